@@ -1,5 +1,7 @@
 //! The command line as a whole: its help, and commands under their former names.
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -194,13 +196,7 @@ fn alone(folder: &Path, words: &str) -> Output {
         Some("sqm-lab") => env!("CARGO_BIN_EXE_sqm-lab"),
         _ => env!("CARGO_BIN_EXE_sqm"),
     };
-    let mut command = if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", program]);
-        command
-    } else {
-        Command::new(program)
-    };
+    let mut command = support::without_net_admin(program);
     command.args(words).current_dir(folder).stdin(Stdio::null());
     for variable in ["SQM_STATE_DIR", "XDG_RUNTIME_DIR", "TMPDIR", "HOME"] {
         command.env(variable, folder);

@@ -608,14 +608,7 @@ fn a_slow_client_does_not_delay_others() {
 
 #[test]
 fn the_daemon_names_a_missing_privilege() {
-    let mut command = if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
-        command.arg(env!("CARGO_BIN_EXE_sqm"));
-        command
-    } else {
-        Command::new(env!("CARGO_BIN_EXE_sqm"))
-    };
+    let mut command = support::without_net_admin(env!("CARGO_BIN_EXE_sqm"));
     let output = command.arg("daemon").output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(

@@ -1,8 +1,10 @@
 //! The commands that shape, as far as they can be tested without changing this machine's network. Their effect on
 //! real queues is tested in the lab.
 
+mod support;
+
 use std::io::Write;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::NamedTempFile;
 
@@ -17,16 +19,8 @@ fn config(interface: &str) -> NamedTempFile {
     file
 }
 
-/// Runs `sqm` without `CAP_NET_ADMIN`, so that a fault in it cannot change this machine's queues.
 fn sqm(arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_sqm");
-    let mut command = if rustix::process::geteuid().is_root() {
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", program]);
-        command
-    } else {
-        Command::new(program)
-    };
+    let mut command = support::without_net_admin(env!("CARGO_BIN_EXE_sqm"));
     command.args(arguments).output().unwrap()
 }
 

@@ -39,6 +39,20 @@ pub(crate) fn tune(home: &Home, server: &str, options: &str) -> (Value, f64) {
     )
 }
 
+/// Runs `sqm tune` with these options in /tmp. Runs `commands` there, in which `$tune` is its process id, as soon as it has
+/// measured a direction without a shaper. Returns its exit code and all that it printed.
+pub(crate) fn tune_meanwhile(home: &Home, options: &str, commands: &str) -> String {
+    home.script(&format!(
+        "cd /tmp
+         set +e; rm -f err; touch err
+         ip netns exec router sqm tune {SERVER_V4} {options} >out 2>err & tune=$!
+         until grep -q 'load adds' err; do sleep 1; done
+         {commands}
+         wait $tune; echo \"code $?\"; cat out err"
+    ))
+    .expect("it ends")
+}
+
 pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
@@ -136,22 +150,16 @@ fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
     configure(&home, line.overhead, "ethernet");
     home.run_ok("router", &["sqm", "start"]).expect("sqm start");
     let before = tc(&home);
-    // The search is interrupted half-way, and then run against a missing server.
-    let said = home
-        .script(&format!(
-            "cd /tmp
-             set +e; touch err
-             ip netns exec router sqm tune {SERVER_V4} >out 2>err & tune=$!
-             until grep -q 'load adds' err; do sleep 1; done
-             kill -INT $tune; wait $tune; echo \"code $?\"; cat out err
-             ip netns exec router sqm tune {SERVER_V4} --port 1 2>&1; echo \"code $?\""
-        ))
-        .expect("both end");
-    assert_eq!(said.matches("code 1").count(), 2, "{said}");
+    let said = tune_meanwhile(&home, "", "kill -INT $tune");
+    assert!(said.contains("code 1"), "{said}");
     assert!(
         said.contains("interrupted; the previous shaping has been restored"),
         "{said}"
     );
+    let missing = home
+        .run("router", &["sqm", "tune", SERVER_V4, "--port", "1"])
+        .expect("it ends");
+    assert_eq!(missing.code, 1, "{}", missing.stderr);
     assert_eq!(tc(&home), before, "the previous shaping has been restored");
 
     let (report, _) = tune(

@@ -7,7 +7,7 @@ use sqm_measure::protocol::DEFAULT_PORT;
 use crate::lab::shared::{home, load, start};
 use crate::lab::tune::{
     LENGTH_S, RATE, allowed_ms, check_rates, configure, number, on_the_line, tc, tune, tune_and_judge,
-    tune_and_judge_at,
+    tune_and_judge_at, tune_meanwhile,
 };
 
 /// The best share of one of the line's rates in steps of 1 %: the highest one at which the load of both directions
@@ -418,18 +418,14 @@ fn a_configuration_that_another_program_changes_during_the_search_is_kept() {
     let before = tc(&home);
     // Another program writes the configuration during the search. Its text stays, and tune reports why it wrote
     // nothing.
-    let said = home
-        .script(&format!(
-            "cd /tmp
-             set +e; rm -f err; touch err
-             ip netns exec router sqm tune {SERVER_V4} --write --quick >out 2>err & tune=$!
-             until grep -q 'load adds' err; do sleep 1; done
-             cp /etc/config/sqm kept; (cat kept; echo '# theirs') >theirs; mv theirs /etc/config/sqm
-             wait $tune; echo \"code $?\"; cat out err
-             (cat kept; echo '# theirs') | cmp - /etc/config/sqm && mv kept /etc/config/sqm"
-        ))
-        .expect("it ends, and the other program's text is there");
+    let said = tune_meanwhile(
+        &home,
+        "--write --quick",
+        "cp /etc/config/sqm kept; (cat kept; echo '# theirs') >theirs; cp theirs new; mv new /etc/config/sqm",
+    );
     assert!(said.contains("code 1"), "{said}");
     assert!(said.contains("was changed by another program"), "{said}");
     assert_eq!(tc(&home), before, "the previous shaping has been restored");
+    home.script("cmp /tmp/theirs /etc/config/sqm")
+        .expect("the other program's text is there");
 }

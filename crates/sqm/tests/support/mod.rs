@@ -1,4 +1,4 @@
-//! Helpers for the tests of the daemon and of the web server.
+//! Helpers for the tests of the commands, the daemon and the web server.
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 
 use std::io::{BufRead, BufReader};
@@ -17,6 +17,16 @@ pub(crate) fn in_own_network() -> Command {
         command.arg("--map-root-user");
     }
     command.arg("--net");
+    command
+}
+
+/// A command that runs `program` without `CAP_NET_ADMIN`, so that a fault in it cannot change this machine's queues.
+pub(crate) fn without_net_admin(program: &str) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", program]);
     command
 }
 
