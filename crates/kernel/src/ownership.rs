@@ -60,7 +60,7 @@ impl Found {
     }
 }
 
-/// Whose queues are in a direction that we have shaped.
+/// The owner of the queues in a direction that we have shaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Ours, or what is left of them after one of our processes was killed.
@@ -298,6 +298,11 @@ fn split<T>(action: Action, previous: Option<T>) -> (Option<T>, Option<T>) {
     }
 }
 
+/// True if `root` is our root. On a kernel without cake_mq, a plain CAKE stands in for it.
+fn stands_for(root: &RootId, ours: &RootId) -> bool {
+    root == ours || (root.handle == ours.handle && ours.kind == "cake_mq" && root.kind == "cake")
+}
+
 impl Record {
     /// A record that was lost, completed by what is found on the device: a root of a kind and handle that we use is
     /// taken for ours. Other records stay as they are.
@@ -324,14 +329,11 @@ impl Record {
 
     /// True if this root is ours.
     pub(crate) fn owns(&self, root: &RootId) -> bool {
-        // On a kernel without cake_mq, a plain CAKE stands in for it.
-        let is = |ours: &RootId| {
-            ours == root || (ours.handle == root.handle && ours.kind == "cake_mq" && root.kind == "cake")
-        };
-        self.egress.as_ref().is_some_and(is) || self.replaces.as_ref().is_some_and(is)
+        let mut ours = self.egress.iter().chain(&self.replaces);
+        ours.any(|ours| stands_for(root, ours))
     }
 
-    /// Whose root the device has.
+    /// The owner of the device's root qdisc.
     pub(crate) fn egress_standing(&self, found: &Found) -> Standing {
         let was_interrupted = self.is_changing || self.is_lost;
         match &found.root {
@@ -344,7 +346,7 @@ impl Record {
         }
     }
 
-    /// Whose IFB and redirect arriving packets pass.
+    /// The owner of the IFB and the redirect that arriving packets pass.
     pub(crate) fn ingress_standing(&self, found: &Found) -> Standing {
         if !self.ingress || self.is_changing || self.is_lost {
             return Standing::Ours;
@@ -360,15 +362,11 @@ impl Record {
     /// False if another program has made the IFB, or set its own root there.
     fn may_own_ifb(&self, found: &Found) -> bool {
         let Some(ifb) = &found.ifb else { return false };
-        let is_other_root = |ours: &RootId| {
-            let is_cake =
-                |root: &RootId| root.handle == ours.handle && ours.kind == "cake_mq" && root.kind == "cake";
-            ifb.root
-                .as_ref()
-                .is_some_and(|root| root != ours && !is_cake(root))
+        let is_other_root = match (&ifb.root, &self.ifb_root) {
+            (Some(root), Some(ours)) => !stands_for(root, ours),
+            _ => false,
         };
-        self.ifb_index.is_none_or(|index| index == ifb.index)
-            && !self.ifb_root.as_ref().is_some_and(is_other_root)
+        self.ifb_index.is_none_or(|index| index == ifb.index) && !is_other_root
     }
 
     /// True if sqm-scripts has set its queues up since this record was written.

@@ -107,7 +107,7 @@ pub(crate) fn same_stab(planned: Option<&Stab>, found: Option<&Stab>) -> bool {
 /// Fills in the values that the plan leaves to the kernel, if what the kernel chose is plausible.
 fn with_kernel_choices(mut expected: Qdisc, found: &Qdisc, mtu: u32) -> Qdisc {
     match (&mut expected, found) {
-        // The planned rate is where CAKE begins; from then on it sets its own.
+        // CAKE begins at the planned rate and moves it from then on.
         (Qdisc::Cake(expected) | Qdisc::CakeMq(expected), Qdisc::Cake(found) | Qdisc::CakeMq(found))
             if expected.autorate_ingress =>
         {

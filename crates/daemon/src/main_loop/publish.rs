@@ -97,7 +97,7 @@ impl Daemon {
     pub(super) fn log(&self, level: Level, kind: LogKind, interface: Option<&str>, text: String) {
         let message = interface.map_or_else(|| text.clone(), |interface| format!("{interface}: {text}"));
         let name = kind.name();
-        // The level of an event is a constant.
+        // The macros of `tracing` take a level that is known when they are compiled.
         match level {
             Level::ERROR => error!(kind = name, interface, "{message}"),
             Level::WARN => warn!(kind = name, interface, "{message}"),
