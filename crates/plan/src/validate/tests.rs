@@ -350,6 +350,15 @@ fn the_first_of_two_words_that_undo_each_other_is_reported() {
         ("overhead 44 mpu 84 overhead 18", "overhead 44", "overhead 18"),
         ("overhead 44 raw", "overhead 44", "raw"),
         ("atm overhead 44 noatm", "atm", "noatm"),
+        ("overhead 44 conservative", "overhead 44", "conservative"),
+        ("overhead 44 mpu 84 docsis", "mpu 84", "docsis"),
+        ("atm overhead 8 pppoe-ptm", "atm", "pppoe-ptm"),
+        ("conservative raw", "conservative", "raw"),
+        (
+            "autorate-ingress bandwidth 8mbit",
+            "autorate-ingress",
+            "bandwidth 8mbit",
+        ),
         ("wash nowash", "wash", "nowash"),
         ("split-gso no-split-gso", "split-gso", "no-split-gso"),
         ("memlimit 4mb memlimit 8mb", "memlimit 4mb", "memlimit 8mb"),
@@ -369,8 +378,20 @@ fn the_first_of_two_words_that_undo_each_other_is_reported() {
         let expected = format!("'{cancelled}' has no effect, because '{holds}' comes after it");
         assert!(said.iter().any(|said| said.contains(&expected)), "{said:?}");
     }
+    let said = warnings(&[
+        "script simplest.qos",
+        "qdisc pie",
+        "eqdisc_opts dq_rate_estimator no_dq_rate_estimator",
+    ]);
+    assert!(
+        said.iter()
+            .any(|said| said.contains("'dq_rate_estimator' has no effect")),
+        "{said:?}"
+    );
     for words in [
         "nat nat",
+        "raw overhead 44",
+        "bandwidth 8mbit autorate-ingress",
         "diffserv4 nat dual-srchost ack-filter",
         "docsis overhead 22",
         "ethernet ether-vlan",

@@ -1,6 +1,8 @@
 //! Checks of the words that a section adds to a leaf or to CAKE (`iqdisc_opts`, `eqdisc_opts`), and of the typed options of
 //! CAKE that mean the same: what they override, and which of them undo each other or do not do what they seem to.
 
+use std::collections::BTreeMap;
+
 use sqm_core::spec::Qdisc;
 use sqm_core::spec::cake::{Cake, Cells, Isolation};
 use sqm_core::units::{Nanos, shortened};
@@ -29,7 +31,8 @@ pub(super) fn check(
     match (leaf(base), leaf(tree)) {
         (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
             let words = with_values(checker.text(), |word| WITH_VALUE.contains(&word));
-            checker.cancelled_words(&words, cancels, report);
+            let [without, with] = [&base, &cake].map(|cake| Qdisc::Cake(cake.clone()));
+            checker.cancelled_words(&words, &without, &with, report);
             checker.missing_units(report);
             checker.cake_overridden(&base, &cake, report);
             checker.cake_in_this_direction(&cake, report);
@@ -37,7 +40,7 @@ pub(super) fn check(
         }
         (Some(base), Some(leaf)) => {
             let words = with_values(checker.text(), |word| !LEAF_SWITCHES.contains(&word));
-            checker.cancelled_words(&words, cancels_in_leaf, report);
+            checker.cancelled_words(&words, &base, &leaf, report);
             checker.missing_units(report);
             checker.leaf_overridden(&base, &leaf, report);
         }
@@ -63,69 +66,49 @@ const LEAF_SWITCHES: [&str; 7] = [
     "headdrop",
 ];
 
-/// The parameter that a word sets, if the last word that sets it holds.
-fn parameter(word: &str) -> Option<&'static str> {
-    let parameter = match word {
-        "bandwidth" | "unlimited" => "rate",
-        "autorate-ingress" => "estimate",
-        "besteffort" | "precedence" | "diffserv3" | "diffserv4" | "diffserv" | "diffserv8" => "tins",
-        "flowblind" | "srchost" | "dsthost" | "hosts" | "flows" | "dual-srchost" | "dual-dsthost"
-        | "triple-isolate" => "isolation",
-        "ack-filter" | "no-ack-filter" | "ack-filter-aggressive" => "ack-filter",
-        "nat" | "nonat" => "nat",
-        "wash" | "nowash" => "wash",
-        "ingress" | "egress" => "ingress",
-        "split-gso" | "no-split-gso" => "split-gso",
-        "rtt" | "datacentre" | "lan" | "metro" | "regional" | "internet" | "oceanic" | "satellite"
-        | "interplanetary" => "rtt",
-        "atm" | "ptm" | "noatm" => "cells",
-        "memlimit" => "memlimit",
-        "fwmark" => "fwmark",
-        "overhead" => "overhead",
-        "mpu" => "mpu",
-        _ => return None,
-    };
-    Some(parameter)
+/// A word of a leaf, with the value that follows it.
+#[derive(PartialEq, Eq)]
+struct Word<'a> {
+    keyword: &'a str,
+    value: Option<&'a str>,
 }
 
-/// True if the later word of a leaf undoes the earlier one.
-fn cancels_in_leaf(later: &str, earlier: &str) -> bool {
-    let parameter = |word: &str| match word {
-        "ecn" | "noecn" => "ecn".to_owned(),
-        "bytemode" | "nobytemode" => "bytemode".to_owned(),
-        word => word.to_owned(),
-    };
-    parameter(later) == parameter(earlier)
-}
+impl Word<'_> {
+    /// The word for `tc`.
+    fn text(&self) -> String {
+        [self.keyword, self.value.unwrap_or_default()].join(" ")
+    }
 
-/// True if the later word of CAKE undoes the earlier one.
-fn cancels(later: &str, earlier: &str) -> bool {
-    match (parameter(earlier), parameter(later)) {
-        // A rate that is given ends CAKE's own estimate.
-        (Some("estimate"), Some("rate")) => true,
-        // `raw` counts the packet as the kernel knows it, without what an earlier word adds.
-        (Some("overhead" | "cells"), _) if later == "raw" => true,
-        (Some(earlier), Some(later)) => earlier == later,
-        _ => false,
+    /// The word for a message.
+    fn shown(&self) -> String {
+        match self.value {
+            Some(value) => format!("{} {}", self.keyword, shortened(value)),
+            None => self.keyword.to_owned(),
+        }
     }
 }
 
 /// The words of a text, each with its value where it `takes_value`.
-fn with_values(text: &str, takes_value: impl Fn(&str) -> bool) -> Vec<(&str, Option<&str>)> {
+fn with_values(text: &str, takes_value: impl Fn(&str) -> bool) -> Vec<Word<'_>> {
     let mut words = text.split_whitespace();
     let mut found = Vec::new();
-    while let Some(word) = words.next() {
-        let value = takes_value(word).then(|| words.next()).flatten();
-        found.push((word, value));
+    while let Some(keyword) = words.next() {
+        let value = takes_value(keyword).then(|| words.next()).flatten();
+        found.push(Word { keyword, value });
     }
     found
 }
 
-fn as_written((word, value): (&str, Option<&str>)) -> String {
-    match value {
-        Some(value) => format!("{word} {}", shortened(value)),
-        None => word.to_owned(),
-    }
+/// True if the leaf would be another one with `earlier` at its end, but not with `later` after that: all that `earlier` sets,
+/// `later` sets again.
+fn cancels(base: &Qdisc, leaf: &Qdisc, earlier: &Word<'_>, later: &Word<'_>) -> bool {
+    let (earlier, later) = (earlier.text(), later.text());
+    let with = |qdisc: &Qdisc, words: &str| {
+        let mut changed = qdisc.clone();
+        changed.apply(words).ok().map(|()| changed)
+    };
+    let is_undone = |qdisc| with(qdisc, &format!("{earlier} {later}")) == with(qdisc, &later);
+    with(leaf, &earlier).is_some_and(|changed| changed != *leaf) && [base, leaf].into_iter().all(is_undone)
 }
 
 struct Checker<'a> {
@@ -158,20 +141,27 @@ impl Checker<'_> {
         }
     }
 
-    fn cancelled_words(
-        &self,
-        words: &[(&str, Option<&str>)],
-        cancels: impl Fn(&str, &str) -> bool,
-        report: &mut Report,
-    ) {
+    /// Reports each word that a later one undoes. `base` is the leaf without any of the words, `leaf` the one with all of them.
+    fn cancelled_words(&self, words: &[Word<'_>], base: &Qdisc, leaf: &Qdisc, report: &mut Report) {
+        // The last place of each keyword. Only words at these places are compared by what they do: there are few, even in a long text.
+        let last: BTreeMap<&str, usize> = (words.iter().enumerate())
+            .map(|(at, word)| (word.keyword, at))
+            .collect();
+        let mut places: Vec<usize> = last.values().copied().collect();
+        places.sort_unstable();
         for (at, earlier) in words.iter().enumerate() {
-            let mut rest = words[at + 1..].iter();
-            // A word that is only repeated changes nothing.
-            let Some(later) = rest.rfind(|later| cancels(later.0, earlier.0)) else {
-                continue;
+            let later = match last.get(earlier.keyword) {
+                // A word that is only repeated changes nothing.
+                Some(again) if *again > at => Some(&words[*again]).filter(|later| *later != earlier),
+                _ => {
+                    let mut after = places.iter().rev().take_while(|place| **place > at);
+                    after
+                        .find(|place| cancels(base, leaf, earlier, &words[**place]))
+                        .map(|place| &words[*place])
+                }
             };
-            if later != earlier {
-                let (earlier, later) = (as_written(*earlier), as_written(*later));
+            if let Some(later) = later {
+                let (earlier, later) = (earlier.shown(), later.shown());
                 let message = format!(
                     "'{earlier}' has no effect, because '{later}' comes after it: remove one of the two"
                 );

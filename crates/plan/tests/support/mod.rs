@@ -9,7 +9,7 @@ pub(crate) struct Hostile {
 }
 
 /// Everything of which a file can have many.
-pub(crate) const HOSTILE: [Hostile; 24] = [
+pub(crate) const HOSTILE: [Hostile; 26] = [
     Hostile {
         name: "named sections",
         make: |n| each(n, |text, at| writeln!(text, "config queue 'n{at}'")),
@@ -89,6 +89,18 @@ pub(crate) const HOSTILE: [Hostile; 24] = [
         },
     },
     Hostile {
+        name: "words of CAKE that set nothing again",
+        make: |n| with_words(&"via-ethernet raw ".repeat(n)),
+    },
+    Hostile {
+        name: "words of CAKE with different values",
+        make: |n| {
+            with_words(&each(n, |text, at| {
+                write!(text, "rtt {}us mpu {} ", at + 1, at % 9)
+            }))
+        },
+    },
+    Hostile {
         name: "unknown keywords",
         make: |n| "foo bar\n".repeat(n),
     },
@@ -143,4 +155,10 @@ fn whole(count: usize, interface: impl Fn(usize) -> String, script: &str, more: 
             "c queue\no enabled 1\no interface {interface}\no upload 9mbit\no download 9mbit\no script {script}\n{more}"
         )
     })
+}
+
+/// A section with these words for CAKE.
+fn with_words(words: &str) -> String {
+    let more = format!("o eqdisc_opts '{words}'\n");
+    whole(1, |_| "eth0".to_owned(), "best_of_cake.qos", &more)
 }
