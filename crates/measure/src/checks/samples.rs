@@ -33,6 +33,7 @@ pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
         ended,
         probes,
         idle,
+        unanswered,
         processor,
         disagreement,
         marks,
@@ -103,6 +104,21 @@ fn idle(result: &TestResult) -> Option<Finding> {
          ms, one in twenty more than {p95:.1} ms; check for other traffic and for Wi-Fi"
     );
     Some(Finding::new(Severity::Warning, "cross_traffic", text))
+}
+
+/// A load under which no probe came back: a grade of the other loads would hide it.
+fn unanswered(result: &TestResult) -> Option<Finding> {
+    let loads = &result.summary.added;
+    let load = loads.iter().find(|load| load.median_ms.is_none())?;
+    let during = match load.loaded.as_slice() {
+        [one] => format!("the {} alone loaded the line", one.name()),
+        _ => "the line was loaded both ways".to_owned(),
+    };
+    let text = format!(
+        "no probe came back while {during} ({} of {} were lost): the latency under this load is unknown",
+        load.lost, load.sent
+    );
+    Some(Finding::new(Severity::Invalid, "no_latency", text))
 }
 
 /// Median and 95th percentile before the load, for each server.

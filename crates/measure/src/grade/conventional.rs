@@ -9,7 +9,7 @@ use crate::stats;
 use super::Basis;
 
 /// Added latency in milliseconds below which each letter is given. F from the last bound on
-/// (DSLReports, "How is bufferbloat graded", FAQ 17930).
+/// (DSLReports, FAQ 17930).
 pub(super) const LETTERS: [(f64, &str); 5] =
     [(5.0, "A+"), (30.0, "A"), (60.0, "B"), (200.0, "C"), (400.0, "D")];
 /// The stricter bounds (LibreQoS bufferbloat test, default configuration).

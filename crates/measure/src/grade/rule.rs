@@ -17,10 +17,10 @@ struct Bounds {
 
 /// The best letter first; F is beyond the last.
 ///
-/// Medians and lost probes have the bounds of DSLReports ("How is bufferbloat graded", FAQ 17930), which later speed tests have
-/// kept. The 95th percentile may be one letter worse than the grade and the 99th two: a choice. The bound after DSLReports' last
-/// is a second, the least time that a TCP sender waits before it repeats a packet (RFC 6298, 2.4). The 99th percentile alone
-/// never gives an F, because in a short test a single probe decides it.
+/// Medians have the bounds of DSLReports' bufferbloat grade (FAQ 17930), lost probes those of its quality grade, which counts packets
+/// lost or repeated. The 95th percentile may be one letter worse than the grade and the 99th two: a choice. The bound after
+/// DSLReports' last is a second, the least time that a TCP sender waits before it repeats a packet (RFC 6298, 2.4). The 99th
+/// percentile alone never gives an F, because in a short test a single probe decides it.
 const RULE: [Bounds; 5] = [
     bounds("A+", [5.0, 30.0, 60.0], 0.01),
     bounds("A", [30.0, 60.0, 200.0], 0.025),

@@ -119,6 +119,24 @@ fn lost_probes_count() {
 }
 
 #[test]
+fn a_load_under_which_every_probe_is_lost_is_not_hidden_by_the_others() {
+    for (silent, during) in [
+        (UP, "the upload alone"),
+        (DOWN, "the download alone"),
+        (BOTH, "both ways"),
+    ] {
+        let others = [DOWN, UP, BOTH].into_iter().filter(|load| *load != silent);
+        let mut loads: Vec<(&[Direction], &[f64])> = others.map(|load| (load, &[1.0][..])).collect();
+        loads.insert(0, (silent, &[-1000.0]));
+        let verdict = Verdict::of(&line(&loads));
+        assert_eq!(verdict.grade, None, "{silent:?}");
+        assert_eq!(verdict.findings[0].code, "no_latency");
+        let text = &verdict.findings[0].text;
+        assert!(text.contains(during) && text.contains("100 of 100"), "{text}");
+    }
+}
+
+#[test]
 fn the_worst_load_is_graded_and_a_good_direction_does_not_hide_a_bad_one() {
     let grade = graded(&[(DOWN, &[1.0]), (UP, &[250.0])]);
     assert_eq!((grade.letter.as_str(), grade.loaded.as_slice()), ("D", UP));

@@ -123,7 +123,7 @@ struct Needs {
 /// The shares of lost packets that are optimal and unacceptable, for every use: those of the draft's worked example.
 const LOST: Scale = (0.01, 0.05);
 
-/// docs/reference/numbers.md has the source of each value.
+/// docs/reference/numbers.md has the source of each value, or says that it is a choice.
 const NEEDS: [Needs; 4] = [
     Needs {
         name: UseName::Calls,
