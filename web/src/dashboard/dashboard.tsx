@@ -6,6 +6,7 @@ import { clock, date, number, t } from '../i18n';
 import { sentence } from '../measure/grade';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
+import { NoLine } from '../ui/no-line';
 import { Badge, Figures, Meter, Notice, type Tone } from '../ui/parts';
 import { Table } from '../ui/table';
 import { bytes, duration, mbit, milliseconds, significant } from '../units';
@@ -74,19 +75,7 @@ function Nothing({ opens }: { opens: boolean }) {
         // Without an entry in the browser's history, so that its back button does not return here.
         if (opens && isAdmin) location.replace('#/setup');
     }, [opens, isAdmin]);
-    return (
-        <section class="card">
-            <h2>{t('dashboard.nothing')}</h2>
-            <p>{t('dashboard.nothing_help')}</p>
-            {isAdmin && (
-                <div>
-                    <a class="button" href="#/setup">
-                        {t('dashboard.begin')}
-                    </a>
-                </div>
-            )}
-        </section>
-    );
+    return <NoLine />;
 }
 
 /** The grade of the newest test that has one, or the way to a first test. */

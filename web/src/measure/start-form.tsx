@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import { t } from '../i18n';
 import { Failed, useAttempt } from '../ui/attempt';
-import { TextField } from '../ui/labelled';
+import { ChoiceField, TextField } from '../ui/labelled';
 
 interface Props {
     about: string;
@@ -42,6 +42,24 @@ export function StartForm({ about, isHidden = false, start, children, more }: Pr
 interface FieldProps {
     value: string;
     set: (value: string) => void;
+}
+
+/** The kinds of server: `sqm serve`, any web server with a large file, any responsiveness server. */
+const WAYS = ['server', 'url', 'rpm'] as const;
+export type Way = (typeof WAYS)[number];
+
+/** The choice of the kind of server. */
+export function WayField({ id, way, set }: { id: string; way: Way; set: (way: Way) => void }) {
+    return (
+        <ChoiceField
+            id={id}
+            label={t('test.way')}
+            help={t(`test.way_help.${way}`)}
+            value={way}
+            choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
+            choose={(chosen) => set(chosen as Way)}
+        />
+    );
 }
 
 /** The field for the name or address of a host. */

@@ -6,14 +6,10 @@ import { t } from '../i18n';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { CLOUDFLARE, NETWORK_QUALITY } from './public-servers';
 import { serverOf } from './server';
-import { HostField, Preset, SecretField, ServerField, StartForm, UrlField } from './start-form';
+import { HostField, Preset, SecretField, ServerField, StartForm, UrlField, type Way, WayField } from './start-form';
 
 /** The least length of a test, seconds: its figures leave out the first four and the last one. */
 const LEAST_SECONDS = 6;
-
-/** The kinds of server: `sqm serve`, any web server with a large file, any responsiveness server. */
-const WAYS = ['server', 'url', 'rpm'] as const;
-type Way = (typeof WAYS)[number];
 
 const wayOf = (kind: string | undefined): Way => (kind === 'url' || kind === 'rpm' ? kind : 'server');
 
@@ -92,14 +88,7 @@ export function Start({ isHidden, kinds, last, started }: Props) {
                 </>
             }
         >
-            <ChoiceField
-                id="test-way"
-                label={t('test.way')}
-                help={t(`test.way_help.${way}`)}
-                value={way}
-                choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
-                choose={(chosen) => setWay(chosen as Way)}
-            />
+            <WayField id="test-way" way={way} set={setWay} />
             {way !== 'url' && (
                 <ServerField help={way === 'rpm' ? t('test.server_help_rpm') : undefined} {...field('host')} />
             )}

@@ -7,6 +7,7 @@ import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { ChoiceField } from '../ui/labelled';
 import { Failed } from '../ui/attempt';
+import { NoLine } from '../ui/no-line';
 import { Badge, Notice, Tabs } from '../ui/parts';
 import { useCheck } from './check';
 import { Conflict } from './conflict';
@@ -73,7 +74,7 @@ function Loaded({ config, options, links, interfaces, tests, path }: Facts & { p
             {isConflict && !isUnconfirmed && <Conflict reload={draft.reload} />}
             <Failed error={error} />
             {check && <OtherFindings check={check} lines={draft.lines} />}
-            {!line && <Empty isAdmin={isAdmin} />}
+            {!line && <NoLine />}
             {line && (
                 <>
                     {draft.lines.length > 1 && <LineChoice lines={draft.lines} current={line} tab={tab} check={check} />}
@@ -125,22 +126,6 @@ function Loaded({ config, options, links, interfaces, tests, path }: Facts & { p
 
 function tabOf(options: Option[], { option }: Finding): TabId {
     return options.find(({ name }) => name === option)?.tab ?? 'basic';
-}
-
-function Empty({ isAdmin }: { isAdmin: boolean }) {
-    return (
-        <section class="card">
-            <h2>{t('dashboard.nothing')}</h2>
-            <p>{t('dashboard.nothing_help')}</p>
-            {isAdmin && (
-                <div>
-                    <a class="button" href="#/setup">
-                        {t('dashboard.begin')}
-                    </a>
-                </div>
-            )}
-        </section>
-    );
 }
 
 function LineChoice({ lines, current, tab, check }: { lines: Line[]; current: Line; tab: TabId; check: Check | null }) {

@@ -5,7 +5,7 @@ import { address, api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
 import { CLOUDFLARE, NETWORK_QUALITY } from '../measure/public-servers';
 import { serverOf } from '../measure/server';
-import { Preset, SecretField, ServerField, StartForm, UrlField } from '../measure/start-form';
+import { Preset, SecretField, ServerField, StartForm, UrlField, type Way, WayField } from '../measure/start-form';
 import { Picture } from '../ui/picture';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
@@ -33,10 +33,6 @@ export function TunePage() {
         </>
     );
 }
-
-/** The kinds of server, as in a test. */
-const WAYS = ['server', 'url', 'rpm'] as const;
-type Way = (typeof WAYS)[number];
 
 interface StartProps {
     isHidden: boolean;
@@ -94,14 +90,7 @@ function Start({ isHidden, interfaces, last, started }: StartProps) {
                 )
             }
         >
-            <ChoiceField
-                id="tune-way"
-                label={t('test.way')}
-                help={t(`test.way_help.${way}`)}
-                value={way}
-                choices={WAYS.map((one) => ({ value: one, text: t(`test.way.${one}`) }))}
-                choose={(chosen) => setWay(chosen as Way)}
-            />
+            <WayField id="tune-way" way={way} set={setWay} />
             {way === 'url' ? (
                 <>
                     <UrlField id="tune-url" label={t('test.url')} help={t('test.url_help')} required value={host} set={setHost} />
