@@ -69,6 +69,10 @@ impl Route {
         let [device, _, _, flags, _, _, metric, mask, ..] = words[..] else {
             return None;
         };
+        // A route that refuses packets (`unreachable`, `blackhole`, `prohibit`) has no device.
+        if device == "*" {
+            return None;
+        }
         Some(Self {
             device: device.to_owned(),
             is_ipv6: false,
@@ -125,6 +129,7 @@ mod tests {
                     wlan0\t00000000\t0100A8C0\t0003\t0\t0\t600\t00000000\t0\t0\t0\n\
                     eth0.2\t00000000\t0101A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n\
                     eth0.2\t0200420A\t0101A8C0\t0007\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n\
+                    *\t00000000\t00000000\t0201\t0\t0\t50\t00000000\t0\t0\t0\n\
                     cali0\t0300420A\t00000000\t0005\t0\t0\t0\tFFFFFFFF\t0\t0\t0\n\
                     br0\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
         let zero = "0".repeat(32);

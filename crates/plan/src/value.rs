@@ -68,9 +68,9 @@ pub(crate) fn choice<T: Copy>(text: &str, choices: &[Choice<T>]) -> Result<T, Fi
 
 /// Setup scripts that came or come with other packages, and the one here that does the same.
 const OTHER_SCRIPTS: [(&str, &str); 3] = [
-    ("simple_pppoe.qos", "simple.qos"),
-    ("simplest_pppoe.qos", "simplest.qos"),
-    ("layer_cake_ct.qos", "layer_cake.qos"),
+    ("simple_pppoe", "simple.qos"),
+    ("simplest_pppoe", "simplest.qos"),
+    ("layer_cake_ct", "layer_cake.qos"),
 ];
 
 /// The file name of a setup script.
@@ -82,8 +82,9 @@ pub(crate) fn script(text: &str) -> Result<Script, Finding> {
             "unknown script '{}': sqm has setup scripts of its own and runs no others; choose one of {list}",
             shortened(text)
         );
+        let name = text.rsplit('/').next().unwrap_or(text).trim_end_matches(".qos");
         let mut others = OTHER_SCRIPTS.iter();
-        let other = others.find(|(other, _)| *other == text);
+        let other = others.find(|(other, _)| *other == name);
         let meant = other.map(|(_, name)| *name).or_else(|| nearest(text, names));
         Finding::of_value(message).suggest(meant)
     })
@@ -134,7 +135,7 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     if bare && text.contains('.') {
         return Err(without_unit(text));
     }
-    if ["auto", "autorate", "automatic"].contains(&text) {
+    if ["auto", "autorate", "automatic"].contains(&text.to_ascii_lowercase().as_str()) {
         let message = format!(
             "'{text}' is not a rate: write the rate that the line usually has, and option autorate '1' to follow it"
         );
@@ -288,11 +289,14 @@ pub(crate) fn unlikely_device(name: &str) -> Option<Finding> {
             format!("'{name}' is no network device: 'ip link' prints the device below after the '@'");
         return Some(Finding::of_value(message).suggest(Some(device)));
     }
-    if name.contains(['*', '+', '?', '%']) {
+    if let Some((stem, _)) = name.split_once(['*', '+', '?', '%', '[', '{']) {
+        let example = match stem {
+            "" => "eth0".to_owned(),
+            stem => format!("{stem}0"),
+        };
         let message = format!(
             "'{name}' is a pattern, and sqm knows devices by their whole names: write a section for each, such as \
-             '{}'",
-            name.replace("%d", "0").replace(['*', '+', '?', '%'], "0")
+             '{example}'"
         );
         return Some(Finding::of_value(message));
     }

@@ -8,12 +8,20 @@ use std::collections::BTreeMap;
 use super::shell::{self, Statement};
 use super::{Imported, Remark, Source, everywhere};
 use crate::uci;
+use crate::value;
 
 /// A value, and the place where it is set.
 struct Given {
     file: String,
     line: usize,
     value: String,
+}
+
+impl Given {
+    /// False for the words with which UCI turns something off.
+    fn is_on(&self) -> bool {
+        value::switch(self.value.trim()).unwrap_or(true)
+    }
 }
 
 type Values = BTreeMap<String, Given>;
@@ -191,11 +199,9 @@ impl Program {
             },
         };
         importer.device();
-        let enabled = importer.take(&["enabled"]).is_none_or(|given| given.value != "0");
+        let enabled = importer.take(&["enabled"]).is_none_or(|given| given.is_on());
         importer.set("enabled", if enabled { "1" } else { "0" });
-        let upload_only = importer
-            .take(&["upload_only"])
-            .is_some_and(|given| given.value == "1");
+        let upload_only = importer.take(&["upload_only"]).is_some_and(|given| given.is_on());
         let download = match upload_only {
             true => {
                 importer.take_rates(&self.download);
@@ -326,9 +332,9 @@ impl Importer<'_> {
             }
         };
         let [min, middle, max] = rates.options;
-        if let Some(adjust) = adjust.filter(|adjust| adjust.value.trim() == "0") {
+        if let Some(adjust) = adjust.filter(|adjust| !adjust.is_on()) {
             let message = format!(
-                "{} is 0: the {} stays at {base} kbit/s, because {min} and {max} are equal to it",
+                "{} is off: the {} stays at {base} kbit/s",
                 rates.adjust, rates.direction
             );
             self.differ(&adjust, message);

@@ -136,8 +136,10 @@ fn the_rate_that_was_probably_meant_is_suggested() {
         let said = only_error(&[&format!("download {text}")]);
         assert!(said.ends_with(expected), "{said}");
     }
-    let said = only_error(&["download auto"]);
-    assert!(said.contains("option autorate '1'"), "{said}");
+    for text in ["auto", "Auto", "AUTORATE"] {
+        let said = only_error(&[&format!("download {text}")]);
+        assert!(said.contains("option autorate '1'"), "{said}");
+    }
     for text in ["auto", "-1", "0x4000", "8,50", "1234,567"] {
         let said = only_error(&[&format!("download {text}")]);
         assert!(!said.contains("did you mean"), "{said}");
@@ -200,6 +202,8 @@ fn scripts_of_other_packages_are_refused_with_the_one_that_does_the_same() {
     for (script, meant) in [
         ("simple_pppoe.qos", Some("simple.qos")),
         ("layer_cake_ct.qos", Some("layer_cake.qos")),
+        ("simple_pppoe", Some("simple.qos")),
+        ("/usr/lib/sqm/simple_pppoe.qos", Some("simple.qos")),
         ("./layer_cake.qos", Some("layer_cake.qos")),
         ("piece_of_cake", Some("piece_of_cake.qos")),
         ("bakesale.qos", None),
@@ -264,6 +268,8 @@ fn names_that_no_device_has_are_explained() {
         ("ppp*", "such as 'ppp0'"),
         ("ppp+", "such as 'ppp0'"),
         ("wlan%d", "such as 'wlan0'"),
+        ("ppp[0-9]", "such as 'ppp0'"),
+        ("*", "such as 'eth0'"),
     ] {
         let said = warnings(&[&format!("interface {name}")]);
         assert!(said.len() == 1 && said[0].contains(expected), "{said:?}");

@@ -85,7 +85,7 @@ fn a_direction_that_is_not_adjusted_keeps_its_rate() {
     );
     assert!(text.contains("autorate 1;"), "{text}");
     assert!(
-        said(&imported).contains("adjust_dl_shaper_rate is 0: the download stays at 4000"),
+        said(&imported).contains("adjust_dl_shaper_rate is off: the download stays at 4000"),
         "{}",
         said(&imported)
     );
@@ -173,7 +173,7 @@ fn each_instance_of_openwrts_cake_autorate_becomes_a_section() {
         \toption base_ul_shaper_rate_kbps '20000'\n\toption max_ul_shaper_rate_kbps '35000'\n\
         \tlist reflectors '1.1.1.1'\n\tlist reflectors '9.9.9.9'\n\toption high_load_thr '0.75'\n\
         \toption alpha_baseline_increase '0.001'\n\toption frobnicate '1'\n\
-        config cake_autorate 'lte'\n\toption enabled '0'\n\toption ul_if 'wwan0'\n\toption adjust_ul_shaper_rate '0'\n";
+        config cake_autorate 'lte'\n\toption enabled 'off'\n\toption ul_if 'wwan0'\n\toption adjust_ul_shaper_rate 'no'\n";
     let [primary, lte] = &uci(text)[..] else {
         panic!("two instances");
     };
