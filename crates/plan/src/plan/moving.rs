@@ -137,7 +137,7 @@ impl Plan {
         for side in Side::ALL {
             if self.mover(side) == Some(Mover::Cake) {
                 lines.push(format!(
-                    "autorate-ingress: CAKE moves the rate of {} by what arrives; the planned one is where it begins",
+                    "autorate-ingress: CAKE begins at the planned rate of {} and follows the rate at which packets arrive",
                     side.name()
                 ));
             }
@@ -196,7 +196,7 @@ mod tests {
 
         let plan = planned(" option iqdisc_opts 'autorate-ingress'\n");
         assert_eq!(Side::ALL.map(|side| plan.mover(side)), [None, Some(Mover::Cake)]);
-        assert!(plan.moving()[0].starts_with("autorate-ingress: CAKE moves the rate of ingress"));
+        assert!(plan.moving()[0].contains("CAKE begins at the planned rate of ingress"));
     }
 
     #[test]

@@ -30,17 +30,15 @@ pub(super) fn check(
     };
     match (leaf(base), leaf(tree)) {
         (Some(Qdisc::Cake(base) | Qdisc::CakeMq(base)), Some(Qdisc::Cake(cake) | Qdisc::CakeMq(cake))) => {
-            let words = with_values(checker.text(), |word| WITH_VALUE.contains(&word));
             let [without, with] = [&base, &cake].map(|cake| Qdisc::Cake(cake.clone()));
-            checker.cancelled_words(&words, &without, &with, report);
+            checker.cancelled_words(&without, &with, report);
             checker.missing_units(report);
             checker.cake_overridden(&base, &cake, report);
             checker.cake_in_this_direction(&cake, report);
             checker.cakes_own_rate(&cake, report);
         }
         (Some(base), Some(leaf)) => {
-            let words = with_values(checker.text(), |word| !LEAF_SWITCHES.contains(&word));
-            checker.cancelled_words(&words, &base, &leaf, report);
+            checker.cancelled_words(&base, &leaf, report);
             checker.missing_units(report);
             checker.leaf_overridden(&base, &leaf, report);
         }
@@ -52,19 +50,6 @@ pub(super) fn check(
         _ => {}
     }
 }
-
-/// CAKE's words that a value follows.
-const WITH_VALUE: [&str; 6] = ["bandwidth", "rtt", "memlimit", "fwmark", "overhead", "mpu"];
-/// Words of leaves without a value.
-const LEAF_SWITCHES: [&str; 7] = [
-    "ecn",
-    "noecn",
-    "bytemode",
-    "nobytemode",
-    "dq_rate_estimator",
-    "no_dq_rate_estimator",
-    "headdrop",
-];
 
 /// A word of a leaf, with the value that follows it.
 #[derive(PartialEq, Eq)]
@@ -88,12 +73,13 @@ impl Word<'_> {
     }
 }
 
-/// The words of a text, each with its value where it `takes_value`.
-fn with_values(text: &str, takes_value: impl Fn(&str) -> bool) -> Vec<Word<'_>> {
-    let mut words = text.split_whitespace();
+/// The words of a text for a kind of leaf. A word that this kind does not take alone has a value.
+fn words<'a>(text: &'a str, kind: &str) -> Vec<Word<'a>> {
+    let takes_value = |keyword: &str| Qdisc::parse(&format!("{kind} {keyword}")).is_err();
+    let mut rest = text.split_whitespace();
     let mut found = Vec::new();
-    while let Some(keyword) = words.next() {
-        let value = takes_value(keyword).then(|| words.next()).flatten();
+    while let Some(keyword) = rest.next() {
+        let value = takes_value(keyword).then(|| rest.next()).flatten();
         found.push(Word { keyword, value });
     }
     found
@@ -142,7 +128,8 @@ impl Checker<'_> {
     }
 
     /// Reports each word that a later one undoes. `base` is the leaf without any of the words, `leaf` the one with all of them.
-    fn cancelled_words(&self, words: &[Word<'_>], base: &Qdisc, leaf: &Qdisc, report: &mut Report) {
+    fn cancelled_words(&self, base: &Qdisc, leaf: &Qdisc, report: &mut Report) {
+        let words = words(self.text(), leaf.kind());
         // The last place of each keyword. Only words at these places are compared by what they do: there are few, even in a long text.
         let last: BTreeMap<&str, usize> = (words.iter().enumerate())
             .map(|(at, word)| (word.keyword, at))
