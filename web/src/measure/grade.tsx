@@ -62,10 +62,12 @@ export function sentence({ uses, loaded, mostly }: Grade): string {
     const when = t(`grade.when.${direction ?? 'both'}`);
     const [bad, fair, always] = [of('stutters'), of('may_stutter'), of('stutters_idle')];
     const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-    const most = bad && !direction && mostly ? ` ${t(`grade.mostly.${mostly}`)}` : '';
-    if (bad && fair) return capital(t('grade.will_may', { uses: bad, others: fair, when })) + most;
-    if (bad) return capital(t('grade.will', { uses: bad, when })) + most;
-    if (fair) return capital(t('grade.may', { uses: fair, when }));
-    if (always) return capital(t('grade.always', { uses: always }));
-    return capital(t('grade.smooth', { uses: of('smooth'), when }));
+    const parts: string[] = [];
+    if (bad && fair) parts.push(t('grade.will_may', { uses: bad, others: fair, when }));
+    else if (bad) parts.push(t('grade.will', { uses: bad, when }));
+    else if (fair) parts.push(t('grade.may', { uses: fair, when }));
+    else if (!always) parts.push(t('grade.smooth', { uses: of('smooth'), when }));
+    if (bad && !direction && mostly) parts.push(t(`grade.mostly.${mostly}`));
+    if (always) parts.push(t('grade.always', { uses: always }));
+    return parts.map(capital).join(' ');
 }

@@ -155,7 +155,7 @@ function Result({ test }: { test: Test }) {
     );
 }
 
-/** What to do after this result. */
+/** The next steps after this result. */
 function NextStep({ test }: { test: Test }) {
     const isAdmin = useIsAdmin();
     const { status } = useStore();

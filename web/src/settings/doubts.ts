@@ -11,7 +11,7 @@ export interface Doubt {
     text: string;
 }
 
-/** What the doubts are judged by. */
+/** The facts that a doubt is judged by. */
 interface Known {
     interfaces: Interfaces | null;
     tests: Test[];

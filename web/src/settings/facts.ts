@@ -1,4 +1,4 @@
-/** What the settings and the setup need to know. */
+/** The facts that the settings and the setup use. */
 
 import { api, type Config, type Interfaces, type Link, type Option, type Test } from '../api';
 

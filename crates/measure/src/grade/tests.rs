@@ -190,17 +190,23 @@ fn the_sentence_names_the_uses_that_suffer_and_the_load() {
         said(&[(DOWN, &[2000.0])]),
         "Calls, games, films and remote work will stutter while somebody downloads"
     );
-    let mut result = line(&[(UP, &[1.0])]);
-    for probe in &mut result.probes[0].samples {
-        probe.rtt_ms = probe.rtt_ms.map(|rtt| rtt + 600.0);
-    }
-    let far = TestResult::new(result.meta, result.phases, result.flows, result.probes);
-    let grade = Verdict::of(&far).grade.unwrap();
+    let far = |added: f64, distance: f64| {
+        let mut result = line(&[(UP, &[added])]);
+        for probe in &mut result.probes[0].samples {
+            probe.rtt_ms = probe.rtt_ms.map(|rtt| rtt + distance);
+        }
+        let far = TestResult::new(result.meta, result.phases, result.flows, result.probes);
+        Verdict::of(&far).grade.unwrap()
+    };
+    let grade = far(1.0, 600.0);
     assert_eq!(grade.letter, "A+");
-    assert!(
-        grade.sentence.contains("even on the idle line"),
-        "{}",
-        grade.sentence
+    assert_eq!(
+        grade.sentence,
+        "Calls, games, films and remote work stutter even on the idle line: its round trip is long"
+    );
+    assert_eq!(
+        far(90.0, 160.0).sentence,
+        "Calls and remote work will stutter while somebody uploads; games stutter even on the idle line: its round trip is long"
     );
 }
 

@@ -20,16 +20,23 @@ pub(super) fn sentence(uses: &[Use], loaded: &[Direction], mostly: Option<Direct
         of(Outcome::StuttersIdle),
     );
     let while_ = whenever(loaded);
-    let mut text = match (bad.as_str(), fair.as_str(), always.as_str()) {
-        ("", "", "") => format!("{} run smoothly {while_}", of(Outcome::Smooth)),
-        ("", "", always) => format!("{always} stutter even on the idle line: its round trip is long"),
-        ("", fair, _) => format!("{fair} may stutter {while_}"),
-        (bad, "", _) => format!("{bad} will stutter {while_}"),
-        (bad, fair, _) => format!("{bad} will stutter and {fair} may {while_}"),
+    let always = (!always.is_empty())
+        .then(|| format!("{always} stutter even on the idle line: its round trip is long"));
+    let loaded_text = match (bad.as_str(), fair.as_str()) {
+        ("", "") if always.is_some() => None,
+        ("", "") => Some(format!("{} run smoothly {while_}", of(Outcome::Smooth))),
+        ("", fair) => Some(format!("{fair} may stutter {while_}")),
+        (bad, "") => Some(format!("{bad} will stutter {while_}")),
+        (bad, fair) => Some(format!("{bad} will stutter and {fair} may {while_}")),
     };
-    if let (Some(direction), [_, _], false) = (mostly, loaded, bad.is_empty()) {
-        write!(text, "; most of the delay is the {}'s", direction.name()).expect("a string grows");
-    }
+    let most = match (mostly, loaded) {
+        (Some(direction), [_, _]) if !bad.is_empty() => {
+            Some(format!("most of the delay is the {}'s", direction.name()))
+        }
+        _ => None,
+    };
+    let parts: Vec<String> = [loaded_text, most, always].into_iter().flatten().collect();
+    let text = parts.join("; ");
     match text.chars().next() {
         Some(first) => first.to_uppercase().to_string() + &text[first.len_utf8()..],
         None => text,
