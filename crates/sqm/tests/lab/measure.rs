@@ -162,6 +162,7 @@ pub(crate) fn sweep(line: &Line, options: &[&str], (gross_mbit, within): (f64, f
         .run_ok("h1", &[&words, options].concat())
         .expect("the sweep measures");
     let swept: Value = serde_json::from_str(&json).expect("the sweep is JSON");
+    assert_eq!(swept["version"], 1);
     let swept = swept["sweep"][0].clone();
     let fit = swept["fit"].clone();
     assert_near(
