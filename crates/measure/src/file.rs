@@ -23,7 +23,8 @@ const MAX_MEMBERS: usize = 1000;
 const MAX_QUOTED: usize = 1 << 20;
 /// Permissions of a new result file: everybody may read it.
 const READABLE: u32 = 0o644;
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// The first bytes of a gzip member.
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 impl TestResult {
     /// Reads a result file, ours or Flent's, compressed or not.

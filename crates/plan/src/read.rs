@@ -29,6 +29,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
     let enabled = reader.given(&options::ENABLED, value::switch).unwrap_or(is_given);
     reader.report.disabled = !enabled;
     reader.report_unknown(section);
+    reader.report_hidden();
 
     let interface = reader.interface();
     let facing = reader.value(&options::FACING, |text| value::choice(text, &options::FACINGS));
@@ -152,6 +153,34 @@ impl<'a, 'r> Reader<'a, 'r> {
             }
             let finding = Finding::at(setting.line, "ignored: sqm has no such option");
             self.report.warning(finding.foreign_option(name).suggest(meant));
+        }
+    }
+
+    /// Reports options that OpenWrt's form hides, because their check box is not ticked, and that apply all the same, as in
+    /// sqm-scripts. Values that are the default are not worth a warning: OpenWrt's first configuration has some.
+    fn report_hidden(&mut self) {
+        for (check_box, hidden) in &options::CHECK_BOXES {
+            if self.text(check_box) != Some("0") {
+                continue;
+            }
+            let differs = |name: &&&str| {
+                let option = options::find(name);
+                option.is_some_and(|option| self.is_given(option) && self.text(option) != option.default)
+            };
+            let names: Vec<&str> = hidden.iter().filter(differs).copied().collect();
+            if !names.is_empty() {
+                let message = format!(
+                    "it hides fields of OpenWrt's form and switches nothing off: this section's {} counts as if it were ticked, as in \
+                     sqm-scripts",
+                    names.join(", ")
+                );
+                let line = self
+                    .given
+                    .get(check_box.name)
+                    .map_or(self.section_line, |given| given.line);
+                self.report
+                    .warning(Finding::at(line, message).option(check_box.name));
+            }
         }
     }
 

@@ -288,3 +288,108 @@ fn an_endless_log_is_refused_at_once() {
         );
     }
 }
+
+/// A log of cake-autorate with the samples and rates of a log of ours.
+fn as_cake_autorate(lines: &[String]) -> String {
+    let mut text = String::from(
+        "DATA_HEADER; LOG_DATETIME; LOG_TIMESTAMP; PROC_TIME_US; DL_ACHIEVED_RATE_KBPS; UL_ACHIEVED_RATE_KBPS; REFLECTOR; \
+         DL_OWD_US; UL_OWD_US; DL_OWD_DELTA_US; UL_OWD_DELTA_US; DL_LOAD_CONDITION; UL_LOAD_CONDITION; CAKE_DL_RATE_KBPS; \
+         CAKE_UL_RATE_KBPS\n\
+         LOAD_HEADER; LOG_DATETIME; LOG_TIMESTAMP; PROC_TIME_US; DL_ACHIEVED_RATE_KBPS; UL_ACHIEVED_RATE_KBPS; \
+         CAKE_DL_RATE_KBPS; CAKE_UL_RATE_KBPS\n",
+    );
+    for line in lines {
+        let entry = Entry::parse(line).expect("a line");
+        let micros = entry.at.0 / 1000;
+        let at = format!("{}.{:06}", 1_787_000_000 + micros / 1_000_000, micros % 1_000_000);
+        let kbit = |rate: Rate| rate.bits_per_sec() / 1000;
+        let (down, up) = (entry.decision.rates.download, entry.decision.rates.upload);
+        let loads = format!(
+            "{}; {}",
+            kbit(entry.throughput.download),
+            kbit(entry.throughput.upload)
+        );
+        let rates = format!("{}; {}", kbit(down.rate), kbit(up.rate));
+        let condition = |is_cut: bool| if is_cut { "high_bb" } else { "high" };
+        for sample in entry.steps.iter().flat_map(|step| &step.samples) {
+            if let Signal::Echo { reflector, rtt, .. } = sample.signal {
+                let half = rtt.0 / 2000;
+                text += &format!(
+                    "DATA; 2026-08-19-14:13:14; {at}; {at}; {loads}; 192.0.2.{reflector}; {half}; {half}; 0; 0; dl_{}; ul_{}; {rates}\n",
+                    condition(down.reason.is_cut()),
+                    condition(up.reason.is_cut())
+                );
+            }
+        }
+        text += &format!("LOAD; 2026-08-19-14:13:14; {at}; {at}; {loads}; {rates}\n");
+    }
+    text
+}
+
+#[test]
+fn a_log_of_cake_autorate_is_compared_and_replayed() {
+    let folder = TempDir::new().expect("a folder");
+    let lines = run("lte", Signals::Echo);
+    let ours = write(&folder, "ours.csv", &lines);
+    let theirs = folder.path().join("cake-autorate.primary.log");
+    fs::write(&theirs, as_cake_autorate(&lines)).expect("a file");
+    // As cake-autorate exports it.
+    let packed = Command::new("gzip")
+        .args(["-k"])
+        .arg(&theirs)
+        .status()
+        .expect("gzip runs");
+    assert!(packed.success());
+    let exported = folder.path().join("cake-autorate.primary.log.gz");
+    let compare = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        command
+            .arg("compare")
+            .args([&ours, &theirs, &exported])
+            .args(more);
+        let output = command.output().expect("the program runs");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && told.is_empty(), "{told}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let figures: Value = serde_json::from_str(&compare(&["--json"])).expect("JSON");
+    let logs = figures["logs"].as_array().expect("logs");
+    assert_eq!(logs[1]["delay"], logs[2]["delay"], "compressed or not");
+    let number = |log: &Value, path: &str| log.pointer(path).and_then(Value::as_f64);
+    for path in [
+        "/download/rate_mean_mbit",
+        "/upload/rate_median_mbit",
+        "/delay/added_median_ms",
+        "/delay/added_p95_ms",
+    ] {
+        let (own, other) = (
+            number(&logs[0], path).expect(path),
+            number(&logs[1], path).expect(path),
+        );
+        assert!(
+            (own - other).abs() <= 0.002 + own * 0.001,
+            "{path}: {own} and {other}"
+        );
+    }
+    assert_eq!(logs[1]["delay"]["lost"], Value::Null);
+    let pictures = folder.path().join("pictures");
+    let table = compare(&[
+        "--plot",
+        "autorate,autorate_cdf",
+        "--out",
+        &pictures.to_string_lossy(),
+    ]);
+    assert!(table.contains("cake-autorate.primary.log"), "{table}");
+    let picture = fs::read_to_string(pictures.join("autorate-2.svg")).expect("a picture");
+    assert!(
+        picture.contains("worst") && !picture.contains("lost"),
+        "its losses are not known"
+    );
+
+    let replayed = report(&[&theirs], &["--min-download", "1mbit"]);
+    assert_eq!(replayed["runs"][0]["program"], "cake-autorate");
+    assert_eq!(replayed["runs"][0]["is_exact"], false);
+    assert_ne!(replayed["first_difference"]["what"], "probes");
+    let text = String::from_utf8(replay(&[&theirs], &[]).stdout).expect("text");
+    assert!(text.contains("does not hold the bounds of its rates"), "{text}");
+}

@@ -1,11 +1,16 @@
-//! Reads a log of `option autorate_log` line by line. [`sqm_autorate::trace`] parses a line.
+//! Reads a log of `option autorate_log`, or one of cake-autorate, line by line. [`sqm_autorate::trace`] parses a line of ours,
+//! [`cake_autorate`](super::cake_autorate) one of theirs.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
 use sqm_autorate::trace::{Entry, HEADER};
 
+use super::cake_autorate;
+
+use crate::file::GZIP;
 use crate::foreign::MAX_REASON;
 use crate::{Error, foreign};
 
@@ -14,6 +19,9 @@ const LONGEST: u64 = 1 << 16;
 
 /// Longest log that is read, bytes: four times the length at which the daemon begins a new file. A device may have no end.
 const LONGEST_LOG: u64 = 32 << 20;
+
+/// How much of a compressed file is read for its first byte, bytes: the header of a gzip member with its name, and some data.
+const HEAD: u64 = 4096;
 
 /// A line that is cut off for a good reason: the daemon was interrupted while it wrote the line, or the beginning of the file was cut
 /// away. It is left out.
@@ -41,9 +49,12 @@ pub fn is_trace(path: &Path) -> bool {
         return false;
     }
     let mut first = [0];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
-    // The first byte of the column names, or of a time.
-    read.is_ok() && (first[0] == HEADER.as_bytes()[0] || first[0].is_ascii_digit())
+    let read = File::open(path).and_then(|file| unpacked(file.take(HEAD))?.read_exact(&mut first));
+    // The first byte of the column names, of a time, or of a line of cake-autorate.
+    read.is_ok()
+        && (first[0] == HEADER.as_bytes()[0]
+            || first[0].is_ascii_digit()
+            || cake_autorate::begins_with(first[0]))
 }
 
 /// Passes each line with its number to `take`. Returns the lines that were cut off.
@@ -53,7 +64,9 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Trunc
         reason,
     };
     let file = File::open(path).map_err(cannot)?;
-    let mut source = BufReader::new(file.take(LONGEST_LOG + 1));
+    // Text that is compressed to nothing could be of any length, and so could a compressed file without text.
+    let text = unpacked(file.take(LONGEST_LOG + 1)).map_err(cannot)?;
+    let mut source = BufReader::new(text.take(LONGEST_LOG + 1));
     let cuts = read_from(&mut source, take);
     if source.get_ref().limit() == 0 {
         let reason = format!("it is longer than {} MiB", LONGEST_LOG >> 20);
@@ -69,11 +82,24 @@ pub fn read(path: &Path, take: &mut dyn FnMut(usize, Entry)) -> Result<Vec<Trunc
     })
 }
 
+/// The text of a file, decompressed if it was compressed with gzip.
+fn unpacked<'a>(file: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut file = BufReader::new(file);
+    Ok(match file.fill_buf()?.starts_with(&GZIP) {
+        true => Box::new(MultiGzDecoder::new(file)),
+        false => Box::new(file),
+    })
+}
+
 /// Like [`read`], from any source.
 pub fn read_from(
     mut source: impl BufRead,
     take: &mut dyn FnMut(usize, Entry),
 ) -> Result<Vec<TruncatedLine>, ReadError> {
+    let first = source.fill_buf().map_err(ReadError::Read)?.first().copied();
+    if first.is_some_and(cake_autorate::begins_with) {
+        return cake_autorate::read_lines(|| next_line(&mut source), take);
+    }
     let (mut cuts, mut rows) = (Vec::new(), 0_usize);
     let mut broken: Option<TruncatedLine> = None;
     let mut is_open = false;
@@ -122,7 +148,7 @@ fn row(text: &[u8]) -> Result<Entry, String> {
 
 fn wrong(TruncatedLine { line, reason }: TruncatedLine) -> ReadError {
     let hint = match line {
-        1 => "; is this a log of option autorate_log, written by this version?",
+        1 => "; is this a log of cake-autorate or of option autorate_log, written by this version?",
         _ => "",
     };
     ReadError::Line(line, reason + hint)

@@ -9,6 +9,7 @@ use sqm_autorate::{Sample, Signal};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::Instant;
 
+use super::cake_autorate;
 use super::reader::{self, TruncatedLine};
 use crate::Error;
 use crate::room::Room;
@@ -34,6 +35,8 @@ pub struct Recording {
     pub cuts: PerDirection<u64>,
     /// Bytes carried, and the seconds in which they were counted.
     carried: PerDirection<(f64, f64)>,
+    /// The log holds answered probes only, so that it does not show how many were lost.
+    pub hides_losses: bool,
     /// Lines that were cut off and left out.
     pub truncated_lines: Vec<TruncatedLine>,
     /// When the present controller began: by its clock, and in seconds as in [`Moment::t_s`].
@@ -121,8 +124,8 @@ pub struct DelayFigures {
     pub added_p99_ms: Option<f64>,
     /// Number of probes.
     pub probes: usize,
-    /// Number of lost probes.
-    pub lost: usize,
+    /// Number of lost probes. `None` if the log does not hold them.
+    pub lost: Option<usize>,
 }
 
 impl Recording {
@@ -229,7 +232,7 @@ impl Recording {
             added_p95_ms: percentile(&added, 95.0),
             added_p99_ms: percentile(&added, 99.0),
             probes: self.probes.len(),
-            lost: self.probes.len() - added.len(),
+            lost: (!self.hides_losses).then(|| self.probes.len() - added.len()),
         }
     }
 
@@ -249,6 +252,7 @@ impl Recording {
             self.was_cut = PerDirection::default();
         }
         if let Some(start) = &row.start {
+            self.hides_losses |= start.config.program == cake_autorate::PROGRAM;
             for direction in Direction::BOTH {
                 let is_shaped = start.config.bounds[direction].base.is_some();
                 self.is_shaped[direction] = is_shaped || self.runs > 1 && self.is_shaped[direction];
@@ -383,7 +387,7 @@ pub(crate) mod tests {
             down.load_mean_mbit
         );
         let delay = figures.delay;
-        assert_eq!((delay.probes, delay.lost), (1200, 6));
+        assert_eq!((delay.probes, delay.lost), (1200, Some(6)));
         assert!(
             delay
                 .least_rtt_ms

@@ -86,23 +86,18 @@ pub fn over_time(recording: &Recording) -> Option<String> {
         let x = panel.at_x(probe.t_s / unit.seconds);
         svg.line((x, panel.top), (x, panel.top + 7.0), INK, 1.5, "");
     }
-    let lost = format!(
-        "{} lost",
-        recording
-            .probes
-            .iter()
-            .filter(|probe| probe.rtt_ms.is_none())
-            .count()
-    );
-    names(
-        &mut svg,
-        &panel,
-        &[("median", VERMILION), ("worst", ORANGE), (&lost, INK)],
-    );
+    let lost = recording.figures().delay.lost.map(|lost| format!("{lost} lost"));
+    let mut shown = vec![("median", VERMILION), ("worst", ORANGE)];
+    shown.extend(lost.as_deref().map(|lost| (lost, INK)));
+    names(&mut svg, &panel, &shown);
     time_axis(&mut svg, &panel, unit.name);
-    let note = "delay: round trips of probes above the smallest of the same reflector; median and maximum of each \
-        interval, marks where a probe is lost";
-    small_print(&mut svg, height - 14.0, note);
+    let note = "delay: round trips of probes above the smallest of the same reflector; median and maximum of each interval";
+    let marks = if lost.is_some() {
+        ", marks where a probe is lost"
+    } else {
+        ""
+    };
+    small_print(&mut svg, height - 14.0, &format!("{note}{marks}"));
     Some(svg.finish())
 }
 
@@ -295,7 +290,8 @@ fn delay_curve(recording: &Recording) -> Curve {
         .iter()
         .filter_map(|probe| probe.added_ms)
         .collect();
-    curve_of_probes(&recording.name, added, recording.probes.len())
+    let sent = recording.probes.len();
+    curve_of_probes(&recording.name, added, sent, !recording.hides_losses)
 }
 
 /// The delay of a test under load, above its shortest round trip.
@@ -304,21 +300,24 @@ fn test_curve(run: &Run<'_>) -> Curve {
     let probes = within(&run.result.headline_probes(), &windows);
     let least = probes.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     let added = probes.iter().flatten().map(|rtt| rtt - least).collect();
-    curve_of_probes(run.name, added, probes.len())
+    curve_of_probes(run.name, added, probes.len(), true)
 }
 
-fn curve_of_probes(name: &str, mut added: Vec<f64>, sent: usize) -> Curve {
+fn curve_of_probes(name: &str, mut added: Vec<f64>, sent: usize, shows_losses: bool) -> Curve {
     for ms in &mut added {
         *ms = ms.max(LEAST_ADDED_MS);
     }
     added.sort_by(f64::total_cmp);
     let at = |p| latency(percentile(&added, p));
+    let lost = match shows_losses {
+        true => format!(", {} lost", sent - added.len()),
+        false => String::new(),
+    };
     let words = format!(
-        "{name}: median {}, 95 % {}, 99 % {} of {sent} probes, {} lost",
+        "{name}: median {}, 95 % {}, 99 % {} of {sent} probes{lost}",
         at(50.0),
         at(95.0),
-        at(99.0),
-        sent - added.len()
+        at(99.0)
     );
     let weights: Vec<_> = added.into_iter().map(|ms| (ms, 1.0)).collect();
     Curve {

@@ -147,7 +147,8 @@ const fn check_box(name: &'static str) -> OptionInfo {
         Level::Expert,
         Kind::Text,
         "Show more fields",
-        "A check box of OpenWrt's own form, without effect on the queues.",
+        "A check box of OpenWrt's own form, without effect on the queues: options that the form hides apply if the section has them, \
+         with a warning. The form removes them when it saves the section.",
     )
     .hidden()
 }
@@ -155,3 +156,26 @@ const fn check_box(name: &'static str) -> OptionInfo {
 static QDISC_ADVANCED: OptionInfo = check_box("qdisc_advanced");
 static QDISC_REALLY_REALLY_ADVANCED: OptionInfo = check_box("qdisc_really_really_advanced");
 static LINK_LAYER_ADVANCED: OptionInfo = check_box("linklayer_advanced");
+
+/// The check boxes of OpenWrt's form, each with the options that the form shows only if the box is ticked.
+pub(crate) static CHECK_BOXES: [(&OptionInfo, &[&str]); 3] = [
+    (
+        &QDISC_ADVANCED,
+        &["squash_dscp", "squash_ingress", "ingress_ecn", "egress_ecn"],
+    ),
+    (
+        &QDISC_REALLY_REALLY_ADVANCED,
+        &[
+            "ilimit",
+            "elimit",
+            "itarget",
+            "etarget",
+            "iqdisc_opts",
+            "eqdisc_opts",
+        ],
+    ),
+    (
+        &LINK_LAYER_ADVANCED,
+        &["tcMTU", "tcTSIZE", "tcMPU", "linklayer_adaptation_mechanism"],
+    ),
+];

@@ -54,6 +54,59 @@ fn only_error(options: &[&str]) -> String {
 }
 
 #[test]
+fn options_behind_an_unticked_box_of_openwrts_form_apply_with_a_warning() {
+    let planned = |options: &[&str]| {
+        let loaded = loaded(&section(options));
+        let plan = format!("{:?}", loaded.plans);
+        (plan, warnings(options))
+    };
+    let (plan, told) = planned(&[
+        "qdisc_really_really_advanced 0",
+        "iqdisc_opts diffserv4",
+        "eqdisc_opts nonat",
+    ]);
+    assert!(
+        plan.contains("Diffserv4") && plan.contains("nat: false"),
+        "{plan}"
+    );
+    assert_eq!(
+        told,
+        [
+            "sqm:7: option 'qdisc_really_really_advanced': it hides fields of OpenWrt's form and switches nothing off: this \
+             section's iqdisc_opts, eqdisc_opts counts as if it were ticked, as in sqm-scripts"
+        ]
+    );
+    let (_, told) = planned(&[
+        "linklayer_advanced 0",
+        "linklayer ethernet",
+        "overhead 22",
+        "tcMPU 64",
+    ]);
+    assert!(told[0].contains("this section's tcMPU counts"), "{told:?}");
+    // A ticked box, and the section that OpenWrt ships.
+    assert_eq!(
+        warnings(&[
+            "linklayer_advanced 1",
+            "linklayer ethernet",
+            "overhead 22",
+            "tcMPU 64"
+        ]),
+        [""; 0]
+    );
+    let shipped = [
+        "qdisc_advanced 0",
+        "ingress_ecn ECN",
+        "egress_ecn ECN",
+        "qdisc_really_really_advanced 0",
+        "itarget auto",
+        "etarget auto",
+        "linklayer none",
+    ];
+    let (_, told) = planned(&shipped);
+    assert!(told.iter().all(|warning| !warning.contains("hides")), "{told:?}");
+}
+
+#[test]
 fn an_unknown_option_is_reported_on_its_own_line_and_the_line_is_shaped() {
     for (option, meant) in [
         ("auto_rate", Some("autorate")),

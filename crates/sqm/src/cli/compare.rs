@@ -21,8 +21,8 @@ use sqm_process::output_file;
 
 /// Compare tests: figures, grades and pictures of result files, ours or Flent's; and of autorate's logs
 ///
-/// Reads results of `sqm test`, Flent's .flent.gz files (versions 1 to 4), and logs that the daemon writes with `option
-/// autorate_log`, in any number and mixture. Tests with the same title count as repetitions: three of each show whether
+/// Reads results of `sqm test`, Flent's .flent.gz files (versions 1 to 4), logs that the daemon writes with `option
+/// autorate_log`, and logs of cake-autorate, in any number and mixture. Tests with the same title count as repetitions: three of each show whether
 /// a difference is more than chance.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -33,6 +33,7 @@ use sqm_process::output_file;
   sqm compare a.flent.gz --plot all --png --out pictures   every picture, as PNG too
   sqm compare *.flent.gz --json | jq '.runs[].summary'
   sqm compare rates.csv --plot autorate,autorate_cdf --png rate, load and delay over time, and their distribution
+  sqm compare cake-autorate.primary.log rates.csv          cake-autorate before, sqm after
   sqm compare monday.csv tuesday.csv after.flent.gz --plot autorate_cdf
 
 Exit codes: 0 done, 1 a file cannot be read or written, 2 wrong arguments.")]
@@ -428,7 +429,7 @@ fn log_table(logs: &[&Recording]) -> String {
             ms(delay.added_median_ms),
             ms(delay.added_p95_ms),
             ms(delay.added_p99_ms),
-            delay.lost
+            delay.lost.map_or_else(|| "-".to_owned(), |lost| lost.to_string())
         );
         for (way, side) in [("download", &figures.download), ("upload", &figures.upload)] {
             let Some(side) = side else { continue };

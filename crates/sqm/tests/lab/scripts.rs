@@ -137,7 +137,8 @@ const CONFIGURATIONS: &[&str] = &[
     "85000;10000;piece_of_cake;linklayer ethernet;overhead 256;tcMPU 256",
     "85000;10000;simplest;linklayer ethernet",
     // Options without an effect on the queues.
-    "85000;10000;simplest;debug_logging 1;verbosity 8;qdisc_advanced 1;linklayer_advanced 0",
+    "85000;10000;simplest;debug_logging 1;verbosity 8;qdisc_advanced 0;qdisc_really_really_advanced 0;linklayer_advanced 0;\
+     egress_ecn NOECN;ilimit 500;iqdisc_opts quantum 400;linklayer ethernet;overhead 44;tcMPU 84",
 ];
 
 /// A kind of device, and the bytes that the kernel counts before the network header.

@@ -31,7 +31,7 @@ const POINTS: usize = 3000;
 
 /// Replay the samples in a log through the controller and compare its decisions with the recorded ones
 ///
-/// LOG is a file that `option autorate_log` writes. Nothing is changed. After the first decision that differs, the line
+/// LOG is a file that `option autorate_log` writes, or a log of cake-autorate. Nothing is changed. After the first decision that differs, the line
 /// would have behaved differently, too: the later the samples, the less they show of what would have happened.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -39,6 +39,7 @@ const POINTS: usize = 3000;
   sqm autorate replay rates.csv.old rates.csv --max-download 60mbit --plot rates.svg
   sqm autorate replay rates.csv --json | jq -e '.first_difference == null'
   sqm autorate replay rates.csv --as cake-autorate
+  sqm autorate replay cake-autorate.primary.log --min-download 5mbit --max-download 80mbit
 
 Exit codes: 0 replayed, with or without differences; 1 the log is damaged or a file could not be written; 2 wrong \
     arguments")]
@@ -154,6 +155,8 @@ struct Comparison<'a> {
     /// A direction without a configured rate is not shaped. Decisions for it are ignored.
     is_shaped: PerDirection<bool>,
     is_another: PerDirection<bool>,
+    /// cake-autorate wrote the log, which does not hold its probe interval.
+    is_cake_autorate: bool,
     decisions: u64,
     different: u64,
     first: Option<Difference>,
@@ -228,6 +231,7 @@ impl<'a> Comparison<'a> {
             runs: Vec::new(),
             is_shaped: both(true),
             is_another: both(false),
+            is_cake_autorate: false,
             decisions: 0,
             different: 0,
             first: None,
@@ -280,7 +284,9 @@ impl<'a> Comparison<'a> {
             [true, _] => What::Download,
             [_, true] => What::Upload,
             // cake-autorate has its own probe interval, so that only sqm's is compared.
-            _ if self.args.pilot == Pilot::Sqm && then.probes != now.probes => What::Probes,
+            _ if self.args.pilot == Pilot::Sqm && !self.is_cake_autorate && then.probes != now.probes => {
+                What::Probes
+            }
             _ => return,
         };
         self.different += 1;
@@ -308,6 +314,7 @@ impl<'a> Comparison<'a> {
         }
         let config = row.start.as_ref().map(|start| &*start.config);
         if let Some(config) = config {
+            self.is_cake_autorate = config.program == autorate_trace::CAKE_AUTORATE;
             let is_shaped = |direction: Direction| config.bounds[direction].base.is_some();
             let now = self.args.bounds(config.bounds);
             for direction in Direction::BOTH {
@@ -526,6 +533,13 @@ impl Report {
         }
         for run in &self.runs {
             let (log, line) = (run.log.display(), run.line);
+            if run.program.as_deref() == Some(autorate_trace::CAKE_AUTORATE) {
+                text += &format!(
+                    "{log}, line {line}: written by cake-autorate, whose log does not hold the bounds of its rates: give them with \
+                     --min-download, --max-download, --min-upload and --max-upload; the replay starts at the recorded rate\n"
+                );
+                continue;
+            }
             if !run.is_exact {
                 text += &format!(
                     "{log}, line {line}: the log begins in the middle of a run, without the controller's state: \
