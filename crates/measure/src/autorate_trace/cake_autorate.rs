@@ -117,7 +117,7 @@ impl Default for Parser {
     }
 }
 
-/// What is wrong with a line.
+/// A mistake in a line.
 #[derive(Debug)]
 enum Fault {
     /// It has too few or too many columns: it was cut off while it was written.
