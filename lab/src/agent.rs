@@ -2,6 +2,7 @@
 //! and then carries out the requests that the host sends over the console.
 
 mod streams;
+mod terminal;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -68,6 +69,9 @@ fn prepare_system() -> io::Result<()> {
     }
     // The kernel may have mounted it already.
     let _ = mount("devtmpfs", "/dev", "devtmpfs", none, None);
+    // Terminals, for `sqm-lab shell` and `script`.
+    fs::create_dir_all("/dev/pts")?;
+    mount("devpts", "/dev/pts", "devpts", none, None)?;
     // Process substitution of bash needs it.
     let _ = symlink("/proc/self/fd", "/dev/fd");
     fs::create_dir_all("/run/etc/upper")?;
@@ -154,6 +158,13 @@ fn carry_out(request: Request) -> Reply {
         Act::Spawn { host, argv } => spawn(host.as_deref(), &argv),
         Act::Write { path, bytes } => write(Path::new(&path), &bytes),
         Act::Connect { host, port, stream } => streams::connect(&host, port, stream),
+        Act::Terminal {
+            host,
+            stream,
+            size,
+            kind,
+        } => streams::open_terminal(&host, stream, size, &kind),
+        Act::Resize { stream, size } => streams::resize(stream, size),
         Act::Send { stream, bytes } => streams::send(stream, &bytes),
         Act::Receive { stream } => streams::receive(stream),
         Act::PowerOff => power_off().map(|()| (0, String::new(), String::new())),

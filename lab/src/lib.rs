@@ -11,7 +11,7 @@
 //!
 //! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and sends it requests, [`agent`] carries them out
 //! inside the guest, [`mod@line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
-//! a lab running between commands, [`forward`] connects a browser to a virtual host.
+//! a lab running between commands, [`forward`] connects a browser to a virtual host, and [`terminal`] a shell.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -25,6 +25,7 @@ mod launch;
 pub mod line;
 mod processor;
 pub mod protocol;
+pub mod terminal;
 
 pub use error::Error;
 pub use guest::{Guest, Output};

@@ -66,6 +66,24 @@ pub enum Act {
         /// The number of the connection, which the host chooses.
         stream: u64,
     },
+    /// Start a shell at a terminal of its own.
+    Terminal {
+        /// The network namespace.
+        host: String,
+        /// The number of the terminal, which the host chooses; [`Act::Send`] types and [`Act::Receive`] reads what appears.
+        stream: u64,
+        /// Lines and columns.
+        size: (u16, u16),
+        /// The kind of terminal, for `TERM`.
+        kind: String,
+    },
+    /// Change the size of a terminal.
+    Resize {
+        /// Its number.
+        stream: u64,
+        /// Lines and columns.
+        size: (u16, u16),
+    },
     /// Write to a connection.
     Send {
         /// Its number.
@@ -73,7 +91,8 @@ pub enum Act {
         /// The bytes in the form of [`text_of`]. An empty text ends this direction.
         bytes: String,
     },
-    /// Wait for bytes on a connection. Standard output has them in the form of [`text_of`].
+    /// Wait for bytes on a connection or a terminal. Standard output has them in the form of [`text_of`]; at the end of a terminal it has
+    /// the exit code of the shell.
     Receive {
         /// Its number.
         stream: u64,

@@ -6,6 +6,7 @@
 //! panic. Numbers are in the machine's byte order unless a comment says otherwise. Unless a file names another header,
 //! constants are from `linux/pkt_sched.h`, `linux/rtnetlink.h` and `linux/pkt_cls.h`.
 
+pub mod address;
 pub mod attribute;
 pub mod cake;
 pub mod codel;

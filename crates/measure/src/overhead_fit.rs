@@ -139,6 +139,16 @@ pub struct Configured {
     pub atm: bool,
 }
 
+/// Bytes by which an overhead may be outside the interval: such a difference has no noticeable effect. A choice.
+const TOLERANCE: f64 = 2.0;
+
+/// True if the measured overhead differs from the configured one by more than the error of the measurement. `headers` is the length of
+/// TCP and IP headers in bytes.
+pub fn differs(fit: &Fit, configured: f64, headers: f64) -> bool {
+    let (low, high) = (fit.bytes_interval.0 - headers, fit.bytes_interval.1 - headers);
+    !(low - TOLERANCE..=high + TOLERANCE).contains(&configured)
+}
+
 /// Advice for the user on what to change. Empty if the settings fit. `headers` is the length of TCP and IP headers in bytes.
 ///
 /// The fit must be that of the bare line. Measured through a shaper, it describes the shaper.
@@ -158,8 +168,7 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
         ),
         _ => {}
     }
-    // A tolerance of two bytes: such a difference has no noticeable effect.
-    if configured.overhead < low - 2.0 {
+    if configured.overhead < low - TOLERANCE {
         advice.push(format!(
             "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), but the \
              shaper counts {:.0}: with small packets it sends more than the line carries, and latency returns; \
@@ -167,7 +176,7 @@ pub fn advice(fit: &Fit, configured: &Configured, headers: f64) -> Vec<String> {
             configured.overhead,
             overhead.round().max(0.0)
         ));
-    } else if configured.overhead > high + 2.0 {
+    } else if configured.overhead > high + TOLERANCE {
         advice.push(format!(
             "each packet takes {overhead:.0} bytes beyond IP (95 % between {low:.0} and {high:.0}), but the \
              shaper counts {:.0}: it slows down small packets unnecessarily; set overhead {:.0}",

@@ -11,6 +11,7 @@ pub(crate) mod confirm;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
 mod dscp;
+mod duration;
 mod exit_codes;
 #[cfg(feature = "full")]
 mod full;

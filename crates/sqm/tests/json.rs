@@ -16,7 +16,7 @@ const FLENT: &str = concat!(
 );
 
 /// Commands with the files that they need, each after the beginning of its heading in the page.
-const COMMANDS: [(&str, &str); 20] = [
+const COMMANDS: [(&str, &str); 22] = [
     ("sqm import --json", "sqm import --json eth0.iface.conf"),
     ("sqm plan --json", "sqm plan --config config --json"),
     ("sqm plan --json", "sqm plan --config config --format json"),
@@ -44,6 +44,11 @@ const COMMANDS: [(&str, &str); 20] = [
     (
         "sqm-lab bench --json",
         "sqm-lab bench --workload fq_codel --turns 1 --json",
+    ),
+    ("sqm-lab bench --list --json", "sqm-lab bench --list --json"),
+    (
+        "sqm-lab autorate-bench --list --json",
+        "sqm-lab autorate-bench --list --json",
     ),
     (
         "sqm-lab autorate-bench --json",

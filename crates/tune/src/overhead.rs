@@ -28,6 +28,30 @@ pub(crate) struct Overhead {
     pub(crate) advice: Vec<String>,
     /// The options that the found rates require; empty if the configuration fits.
     pub(crate) options: Vec<OptionValue>,
+    /// The bytes that a packet takes beyond IP, as measured: the best estimate and its 95 % confidence interval.
+    pub(crate) measured_bytes: f64,
+    pub(crate) measured_from_bytes: f64,
+    pub(crate) measured_to_bytes: f64,
+    /// The bytes beyond IP that the configuration counts.
+    pub(crate) counted_bytes: i32,
+    /// True if the two differ by more than the measurement's error.
+    pub(crate) differs: bool,
+    /// True if the configuration counts cells if and only if the line has them.
+    #[serde(skip)]
+    is_counted_alike: bool,
+}
+
+impl Overhead {
+    /// The overhead to configure in place of the counted one. `None` if the counted one fits, or other options already set it.
+    pub(crate) fn better(&self) -> Option<i32> {
+        let is_free = self.options.is_empty() && self.is_counted_alike;
+        (self.differs && is_free).then(|| whole(self.measured_bytes))
+    }
+}
+
+/// The value for `option overhead`.
+fn whole(bytes: f64) -> i32 {
+    bytes.round().max(0.0) as i32
 }
 
 /// Measures the unshaped, idle line. Logs the reason and returns `None` if the overhead cannot be determined.
@@ -98,6 +122,7 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
     } else {
         Vec::new()
     };
+    let is_counted_alike = is_believable && atm == (fit.framing == overhead_fit::Framing::AtmCells);
     let mut options = Vec::new();
     if fit.framing == overhead_fit::Framing::AtmCells && is_believable && !atm {
         let (low, high) = fit.bytes_interval;
@@ -105,12 +130,23 @@ fn judge(fit: Fit, framing: Framing, headers: f64) -> Overhead {
         let overhead = if fits {
             i32::from(framing.line.overhead)
         } else {
-            (fit.bytes - headers).round().max(0.0) as i32
+            whole(fit.bytes - headers)
         };
         options.push(OptionValue::LinkLayer(LinkLayer::Atm));
         options.push(OptionValue::Overhead(overhead));
     }
-    Overhead { fit, advice, options }
+    let (low, high) = fit.bytes_interval;
+    Overhead {
+        measured_bytes: fit.bytes - headers,
+        measured_from_bytes: low - headers,
+        measured_to_bytes: high - headers,
+        counted_bytes: framing.line.overhead.into(),
+        differs: is_believable && overhead_fit::differs(&fit, configured.overhead, headers),
+        fit,
+        advice,
+        options,
+        is_counted_alike,
+    }
 }
 
 #[cfg(test)]
@@ -153,5 +189,27 @@ mod tests {
             HEADERS_V4,
         );
         assert!(found.options.is_empty() && found.advice.is_empty(), "{found:?}");
+        assert!(!found.differs && found.better().is_none(), "{found:?}");
+    }
+
+    #[test]
+    fn a_measured_overhead_replaces_one_that_does_not_fit() {
+        let measured = fit(4.8, |bytes| bytes + 30.0);
+        for counted in [0, 22, 44] {
+            let found = judge(
+                measured.clone(),
+                Framing::ethernet(counted, Cells::None),
+                HEADERS_V4,
+            );
+            assert_eq!(
+                (found.better(), found.counted_bytes),
+                (Some(30), counted.into()),
+                "{found:?}"
+            );
+            assert!(found.differs && found.options.is_empty(), "{found:?}");
+        }
+        // The overhead of cells says nothing about a line without cells.
+        let found = judge(measured, Framing::ethernet(22, Cells::Atm), HEADERS_V4);
+        assert_eq!(found.better(), None);
     }
 }

@@ -105,6 +105,9 @@ impl Report {
             );
         }
         if self.is_written {
+            for option in self.options() {
+                text += &format!("set       {option}\n");
+            }
             text += &format!("written to {}; the new rates are in force\n", config.display());
         } else if self.has_rates() {
             text += &format!(

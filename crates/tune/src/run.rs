@@ -42,6 +42,8 @@ pub struct Options {
     pub target_ms: f64,
     /// Skips the measurement of the link layer's overhead, which takes five seconds.
     pub skips_overhead: bool,
+    /// Uses the measured overhead in place of the configured one, if they differ: for the search, and in the configuration.
+    pub sets_overhead: bool,
     /// Writes the rates to the configuration and leaves them in force.
     pub writes: bool,
 }
@@ -120,11 +122,15 @@ fn search(
     }
     shaper.with(|shaper| shaper.lift(&directions))?;
     let framing = || shaper.with(|shaper| Ok::<_, Failure>(shaper.framing()));
-    let overhead = match server {
+    let mut overhead = match server {
         Server::Own(target) if !options.skips_overhead => overhead::check(target, framing()?, stop, &mut log),
         _ => None,
     };
-    if let Some(overhead) = &overhead {
+    if let Some(overhead) = &mut overhead {
+        if let Some(bytes) = overhead.better().filter(|_| options.sets_overhead) {
+            overhead.options = shaper.with(|shaper| shaper.options_for_overhead(bytes))?;
+            log.step(None, format!("overhead {bytes} is counted from here on"));
+        }
         shaper.with(|shaper| shaper.set_options(&overhead.options))?;
     }
     let framing = framing()?;

@@ -15,6 +15,7 @@ use sqm_kernel::state::Store;
 use sqm_kernel::transaction::{RollbackState, Transaction};
 use sqm_kernel::{observe, stack};
 use sqm_plan::line::ConfiguredLine;
+use sqm_plan::link::LinkLayer;
 use sqm_plan::plan::Plan;
 use sqm_plan::plan::moving::Mover;
 use sqm_plan::side::Side;
@@ -145,6 +146,20 @@ impl Shaper {
         self.framing.line = line.framing;
         (self.draft, self.parsed, self.line) = (draft, parsed, line);
         Ok(())
+    }
+
+    /// The options by which the section counts this overhead. A section without a link layer ignores `option overhead` alone.
+    pub(crate) fn options_for_overhead(&self, bytes: i32) -> Result<Vec<OptionValue>, Failure> {
+        let alone = vec![OptionValue::Overhead(bytes)];
+        let (_, loaded) = self.parse(&self.draft_with(&alone)?)?;
+        let line = choose(&loaded.lines, Some(&self.line.interface), "the configuration")?;
+        if i32::from(line.framing.overhead) == bytes {
+            return Ok(alone);
+        }
+        Ok(vec![
+            OptionValue::LinkLayer(LinkLayer::Ethernet),
+            OptionValue::Overhead(bytes),
+        ])
     }
 
     /// The draft with more options set.

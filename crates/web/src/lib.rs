@@ -62,6 +62,7 @@ use connector::Connector;
 use history::History;
 use interfaces::InterfaceCache;
 use live::CounterReader;
+pub use password::NewPassword;
 use password::{Checker, Password};
 use session::Sessions;
 use sqm_http::AllowedHosts;
@@ -191,9 +192,14 @@ pub fn fuzz_forms(file: &str, text: &[u8]) -> Option<String> {
 /// Reads a password and saves it. All sessions end.
 pub fn set_password(dir: &Path) -> Result<ExitCode, Failure> {
     make_private(dir)?;
-    password::set(dir)?;
+    NewPassword::ask()?.save(dir)?;
     errln!("the password is set; all users must log in again");
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if the server in this folder has a password.
+pub fn has_password(dir: &Path) -> bool {
+    Password::at(dir).hash().is_ok_and(|hash| hash.is_some())
 }
 
 /// Creates a folder that only its owner can read.

@@ -115,18 +115,41 @@ fn is_right(hash: &str, password: &str, memory: &mut Vec<Block>) -> bool {
     PasswordHash::new(hash).ok().and_then(compare).unwrap_or(false)
 }
 
-/// Reads a password from the terminal, without echo, or from standard input, and saves it.
-pub(super) fn set(dir: &Path) -> Result<(), Failure> {
-    let password = ask()?;
-    if !(LEAST..=MOST).contains(&password.len()) {
-        return Err(Failure::Usage(anyhow!(
-            "a password has {LEAST} to {MOST} bytes, this one {}",
-            password.len()
-        )));
+/// A password that is long enough, and not saved yet.
+pub struct NewPassword(String);
+
+impl NewPassword {
+    /// Asks for a password at the terminal, twice and without echo, or reads the first line of standard input.
+    pub fn ask() -> Result<Self, Failure> {
+        Self::checked(ask()?)
     }
-    let hash = hash(&password)?;
-    keep(&file(dir), &hash).with_context(|| format!("cannot write the password into {}", dir.display()))?;
-    Ok(())
+
+    /// Reads the first line of a file.
+    pub fn from_file(file: &Path) -> Result<Self, Failure> {
+        let bytes = sqm_files::read(file, MOST_BYTES)
+            .with_context(|| format!("cannot read the password in {}", file.display()))
+            .map_err(Failure::Usage)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::Usage(anyhow!("the password in {} is not UTF-8", file.display())))?;
+        Self::checked(text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    fn checked(password: String) -> Result<Self, Failure> {
+        if !(LEAST..=MOST).contains(&password.len()) {
+            return Err(Failure::Usage(anyhow!(
+                "a password has {LEAST} to {MOST} bytes, this one {}",
+                password.len()
+            )));
+        }
+        Ok(Self(password))
+    }
+
+    /// Saves the password in the server's folder, which is created if it does not exist. All sessions end.
+    pub fn save(&self, dir: &Path) -> anyhow::Result<()> {
+        super::make_private(dir)?;
+        let hash = hash(&self.0)?;
+        keep(&file(dir), &hash).with_context(|| format!("cannot write the password into {}", dir.display()))
+    }
 }
 
 fn keep(file: &Path, hash: &str) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! The guest's side of [`crate::forward`]: connections to its virtual hosts, by the numbers that the host gave them.
+//! The guest's side of [`crate::forward`] and [`crate::terminal`]: connections to its virtual hosts and terminals on them, by the numbers
+//! that the host gave them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,10 +12,18 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Outcome;
+use super::terminal::Terminal;
 use crate::forward::{CHUNK, END, RETRY};
 use crate::protocol::{bytes_of, text_of};
 
-static STREAMS: LazyLock<Mutex<HashMap<u64, Arc<TcpStream>>>> = LazyLock::new(Mutex::default);
+/// A way for bytes in both directions.
+#[derive(Clone)]
+enum Stream {
+    Connection(Arc<TcpStream>),
+    Terminal(Arc<Terminal>),
+}
+
+static STREAMS: LazyLock<Mutex<HashMap<u64, Stream>>> = LazyLock::new(Mutex::default);
 
 /// Longest wait for data in one request. It is shorter than the host's timeout for an answer.
 const WAIT: Duration = Duration::from_secs(30);
@@ -27,44 +36,68 @@ pub(super) fn connect(host: &str, port: u16, stream: u64) -> Outcome {
     let connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     connection.set_read_timeout(Some(WAIT))?;
     connection.set_nodelay(true)?;
-    streams().insert(stream, Arc::new(connection));
+    streams().insert(stream, Stream::Connection(Arc::new(connection)));
     done(0)
 }
 
-/// Writes to a connection. An empty text ends this direction.
-pub(super) fn send(stream: u64, text: &str) -> Outcome {
-    let connection = known(stream)?;
-    let bytes = bytes_of(text)?;
-    if bytes.is_empty() {
-        connection.shutdown(Shutdown::Write)?;
-    } else {
-        (&*connection).write_all(&bytes)?;
+/// Starts a shell on the virtual host.
+pub(super) fn open_terminal(host: &str, stream: u64, size: (u16, u16), kind: &str) -> Outcome {
+    let terminal = Terminal::open(host, stream, size, kind)?;
+    streams().insert(stream, Stream::Terminal(Arc::new(terminal)));
+    done(0)
+}
+
+/// Changes the size of a terminal.
+pub(super) fn resize(stream: u64, size: (u16, u16)) -> Outcome {
+    if let Stream::Terminal(terminal) = known(stream)? {
+        terminal.resize(size)?;
     }
     done(0)
 }
 
-/// Waits for data on a connection and returns it.
+/// Writes to a stream. An empty text ends this direction of a connection.
+pub(super) fn send(stream: u64, text: &str) -> Outcome {
+    let bytes = bytes_of(text)?;
+    match known(stream)? {
+        Stream::Connection(connection) if bytes.is_empty() => connection.shutdown(Shutdown::Write)?,
+        Stream::Connection(connection) => (&*connection).write_all(&bytes)?,
+        Stream::Terminal(terminal) => terminal.write(&bytes)?,
+    }
+    done(0)
+}
+
+/// Waits for data on a stream and returns it.
 pub(super) fn receive(stream: u64) -> Outcome {
-    let connection = known(stream)?;
     let mut buffer = [0; CHUNK];
-    match (&*connection).read(&mut buffer) {
-        Ok(count) if count > 0 => Ok((0, text_of(&buffer[..count]), String::new())),
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => done(RETRY),
+    let known = known(stream)?;
+    let read = match &known {
+        Stream::Connection(connection) => match (&**connection).read(&mut buffer) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
+            read => read.map(Some),
+        },
+        Stream::Terminal(terminal) => terminal.read(&mut buffer, WAIT),
+    };
+    match read {
+        Ok(None) => done(RETRY),
+        Ok(Some(count)) if count > 0 => Ok((0, text_of(&buffer[..count]), String::new())),
         _ => {
             streams().remove(&stream);
-            done(END)
+            match known {
+                Stream::Connection(_) => done(END),
+                Stream::Terminal(terminal) => Ok((END, terminal.exit_code().to_string(), String::new())),
+            }
         }
     }
 }
 
-fn known(stream: u64) -> io::Result<Arc<TcpStream>> {
+fn known(stream: u64) -> io::Result<Stream> {
     streams()
         .get(&stream)
         .cloned()
         .ok_or_else(|| ErrorKind::NotConnected.into())
 }
 
-fn streams() -> std::sync::MutexGuard<'static, HashMap<u64, Arc<TcpStream>>> {
+fn streams() -> std::sync::MutexGuard<'static, HashMap<u64, Stream>> {
     STREAMS.lock().expect("no holder of this lock panics")
 }
 

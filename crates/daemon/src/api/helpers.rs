@@ -25,7 +25,7 @@ pub(super) async fn doctor(shared: &Shared, fix: bool) -> Response<ResponseBody>
 
 /// The output of `sqm bugreport`.
 pub(super) async fn report(shared: &Shared) -> Response<ResponseBody> {
-    let arguments = ["bugreport", "--out", "-", "--seconds", WATCH];
+    let arguments = ["bugreport", "--out", "-", "--duration", WATCH];
     response(
         run(shared, arguments.map(Into::into).to_vec()).await,
         "text/plain; charset=utf-8",

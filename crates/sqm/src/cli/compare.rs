@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
     plot: Vec<Kind>,
     /// Folder for the pictures
-    #[arg(long, default_value = ".", value_name = "FOLDER", requires = "plot")]
+    #[arg(long, default_value = ".", value_name = "DIR", requires = "plot")]
     out: PathBuf,
     /// Draw the pictures as PNG, too, in twice the size for sharp print
     #[arg(long, requires = "plot")]

@@ -1,4 +1,4 @@
-//! `sqm start --confirm SECONDS` and `sqm confirm`: a change is rolled back unless it is confirmed in time.
+//! `sqm start --confirm TIME` and `sqm confirm`: a change is rolled back unless it is confirmed in time.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -144,12 +144,12 @@ impl Trial {
 
     /// Waits for a confirmation: Enter in this terminal, or `sqm confirm` in another one. False if there is none in
     /// time.
-    pub(super) fn wait(&self, seconds: u32) -> Result<bool, Failure> {
+    pub(super) fn wait(&self, seconds: u64) -> Result<bool, Failure> {
         let file = unconfirmed(&self.directory);
         errln!(
             "Keep the change? Press Enter or run 'sqm confirm' within {seconds} s; otherwise it is rolled back."
         );
-        let end = Instant::now() + Duration::from_secs(seconds.into());
+        let end = Instant::now() + Duration::from_secs(seconds);
         let stdin = std::io::stdin();
         let terminal = stdin.is_terminal();
         let confirmed = loop {

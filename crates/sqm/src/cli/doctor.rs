@@ -9,7 +9,7 @@ use sqm_api::doctor::{Diagnosis, Finding, Fix};
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
-use super::shape;
+use super::{duration, shape};
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
@@ -26,7 +26,7 @@ use sqm_process::failure::Failure;
 #[command(after_help = "Examples:
   sqm doctor
   sqm doctor --fix
-  sqm doctor --seconds 10 --json
+  sqm doctor --duration 10s --json
   sqm doctor --facts >facts.json && sqm doctor --judge facts.json
 
 Exit codes: 0 nothing found (or all of it fixed), 1 something found, 2 wrong configuration")]
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["facts", "judge"])]
     fix: bool,
     /// How long to watch queues and processors.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=3600))]
-    seconds: u32,
+    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "1s", value_parser = duration::parse_watch)]
+    duration: u64,
     /// Print the observed facts as JSON, without findings.
     #[arg(long)]
     facts: bool,
@@ -118,7 +118,7 @@ impl Args {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let (loaded, _) = load::parse_in_force(&text, &self.config, &mut socket, &links, &self.state_dir)?;
-        let look = Duration::from_secs(self.seconds.into());
+        let look = Duration::from_secs(self.duration);
         Ok(collect(
             &mut socket,
             &links,

@@ -14,6 +14,7 @@ use sqm_kernel::verify::Comparison;
 use sqm_kernel::{observe, render, state};
 use sqm_plan::plan::Plan;
 
+use super::duration;
 use crate::doctor::collect::collect;
 use crate::doctor::findings::{checks, diagnose};
 use crate::redact::redact;
@@ -30,15 +31,15 @@ use sqm_process::printable::printable;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm bugreport
-  sqm bugreport --seconds 20 --out /tmp/report.txt
+  sqm bugreport --duration 20s --out /tmp/report.txt
   sqm bugreport --out - | less")]
 pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
     /// How long to watch: the report has the counters before and after.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3600))]
-    seconds: u32,
+    #[arg(long, alias = "seconds", value_name = "TIME", default_value = "5s", value_parser = duration::parse_watch)]
+    duration: u64,
     /// The file to write; - is standard output.
     #[arg(long, value_name = "FILE", default_value = "sqm-report.txt")]
     out: PathBuf,
@@ -106,11 +107,11 @@ impl Args {
             &differences(&mut socket, &plans),
         );
         report.part("queues", &self.queues(&mut socket, &links, &plans));
-        let look = Duration::from_secs(self.seconds.into());
+        let look = Duration::from_secs(self.duration);
         match collect(&mut socket, &links, &plans, &text, &self.state_dir, look) {
             Ok(facts) => {
                 report.part(
-                    &format!("queues after {} s", self.seconds),
+                    &format!("queues after {} s", self.duration),
                     &self.queues(&mut socket, &links, &plans),
                 );
                 let findings = diagnose(&facts);

@@ -4,7 +4,10 @@
 
 mod answers;
 mod boot;
+mod counting;
+mod found;
 mod kind;
+mod page;
 mod questions;
 mod rates;
 mod section;
@@ -14,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
-use sqm_configuration::{Draft, parse_and_plan};
+use sqm_configuration::{Draft, Invalid, parse_and_plan};
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
@@ -29,6 +32,10 @@ use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
 
 use self::answers::{confirm, has_terminal};
+use self::boot::Service;
+use self::counting::{ANY_RATE, Counting, counting};
+use self::found::Found;
+use self::page::PageArgs;
 use self::questions::{ask_link, ask_rate, ask_speeds, parse_kind};
 use self::rates::Rates;
 pub(super) use self::rates::parse_rate;
@@ -47,6 +54,7 @@ use super::shape;
 #[command(after_help = "Examples:
   sqm setup
   sqm setup --link vdsl2 --server server.example --boot
+  sqm setup --link vdsl2 --server server.example --boot --page --page-password password.txt
   sqm setup --link docsis --advertised 100mbit 10mbit
   sqm setup --interface eth0.2 --link vdsl2-pppoe --measured 92mbit 31mbit
   sqm setup --link gpon --test before.json
@@ -73,18 +81,17 @@ pub(crate) struct Args {
     test: Vec<PathBuf>,
     #[command(flatten)]
     server: Server,
+    /// Keep the overhead of the line's kind, even if the search measures another one.
+    #[arg(long)]
+    no_overhead: bool,
     /// Have the service start at boot (systemd or procd), and now.
     #[arg(long, conflicts_with = "no_boot")]
     boot: bool,
     /// Leave the start at boot as it is.
     #[arg(long)]
     no_boot: bool,
-    /// Set a password for the page in a browser, and say how to open it.
-    #[arg(long, conflicts_with = "no_page")]
-    page: bool,
-    /// Leave the page as it is.
-    #[arg(long)]
-    no_page: bool,
+    #[command(flatten)]
+    page: PageArgs,
     /// Write without asking for a confirmation.
     #[arg(long, short)]
     yes: bool,
@@ -109,6 +116,7 @@ impl Args {
             capability::require_privileges("sqm setup")?;
         }
         self.check_flags()?;
+        let page = self.page.decide(&self.config, self.is_dialogue())?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let present =
@@ -120,7 +128,8 @@ impl Args {
             Some(link) => link,
             None => ask_link(existing.link, &stack::device(&links, &interface).stack)?,
         };
-        let (rates, server) = self.rates_and_server(&existing, link)?;
+        let counting = self.counting(&draft, &existing, &interface, link, &links)?;
+        let (rates, server) = self.rates_and_server(&existing, &counting)?;
         let before = match server.can_test() && !self.dry_run {
             true => {
                 outln!("measuring the line as it is, with {}:", server.name());
@@ -128,7 +137,7 @@ impl Args {
             }
             false => None,
         };
-        let wanted = self.wanted(interface, link, rates, &existing, before.as_ref())?;
+        let wanted = self.wanted(interface, link, rates, &existing, &counting, before.as_ref())?;
         let text =
             changed(draft, existing.section, &wanted).context("the configuration cannot be changed")?;
         self.check(&text, &links)?;
@@ -146,15 +155,9 @@ impl Args {
         self.verify(&mut socket, &wanted.interface)?;
         let measured = self.measure(&mut socket, &server, &wanted)?;
         let is_enabled = self.start_at_boot()?;
-        if self.page
-            || (self.is_dialogue()
-                && !self.no_page
-                && confirm("Set a password for the page in a browser?", false, false)?)
-        {
-            boot::page(&links, &wanted.interface)?;
-        }
+        let page = page::set_up(page, &mut socket, &links, &wanted.interface);
         self.conclude(before.as_ref(), &measured, is_enabled);
-        Ok(ExitCode::SUCCESS)
+        page.map(|()| ExitCode::SUCCESS)
     }
 
     /// True if a person answers questions: there is a terminal, and the flags do not say everything that is needed.
@@ -176,12 +179,34 @@ impl Args {
         Ok(())
     }
 
+    /// How the section will count packets. Its errors are printed.
+    fn counting(
+        &self,
+        draft: &Draft,
+        existing: &Existing,
+        interface: &str,
+        link: &'static Preset,
+        links: &[Link],
+    ) -> Result<Counting, Failure> {
+        let wanted = Wanted {
+            interface: interface.to_owned(),
+            link,
+            download: ANY_RATE,
+            upload: ANY_RATE,
+        };
+        let text = changed(draft.clone(), existing.section, &wanted)
+            .context("the configuration cannot be changed")?;
+        let counted =
+            counting(text, &self.config, interface, links).map_err(|invalid| self.refuse(&invalid))?;
+        counted.ok_or_else(|| Failure::Usage(anyhow!("{interface} would have no section")))
+    }
+
     /// The rates that flags or answers give, and the server to measure with.
-    fn rates_and_server(&self, existing: &Existing, link: &Preset) -> Result<(Rates, Server), Failure> {
+    fn rates_and_server(&self, existing: &Existing, counting: &Counting) -> Result<(Rates, Server), Failure> {
         let given = match () {
             () if !self.advertised.is_empty() => rates::shaped(&self.advertised, Known::Advertised),
             () if !self.measured.is_empty() => rates::shaped(&self.measured, Known::Measured),
-            () if !self.test.is_empty() => rates::of_files(&self.test, link)?,
+            () if !self.test.is_empty() => rates::of_files(&self.test, counting)?,
             () => Rates::default(),
         };
         if !self.is_dialogue() {
@@ -206,12 +231,13 @@ impl Args {
         link: &'static Preset,
         rates: Rates,
         existing: &Existing,
+        counting: &Counting,
         before: Option<&TestResult>,
     ) -> Result<Wanted, Failure> {
         // A test through a shaper shows the shaper's rate.
         let of_test = |direction| {
             let result = before.filter(|_| !existing.is_enabled)?;
-            rates::of_result(result, direction, link)
+            rates::of_result(result, direction, counting)
         };
         let measured = Rates {
             download: of_test(Direction::Download),
@@ -270,17 +296,12 @@ impl Args {
             config: &self.config,
             state_dir: &self.state_dir,
         };
-        match server.tune(&wanted.interface, &files)? {
+        match server.tune(&wanted.interface, &files, !self.no_overhead)? {
             Some(report) => {
-                let rate = |name: &str| report[name].as_u64().map(Rate::from_kbits_per_sec);
-                measured.rates = rate("download_kbit").zip(rate("upload_kbit"));
-                for advice in report["overhead"]["advice"].as_array().into_iter().flatten() {
-                    outln!("overhead: {}", advice.as_str().unwrap_or_default());
+                let found = Found::of(&report)?;
+                if self.take_over(&found, socket, wanted)? {
+                    measured.rates = Some((found.download, found.upload));
                 }
-                if let Some(warning) = report["warning"].as_str() {
-                    errln!("warning: {warning}");
-                }
-                self.verify(socket, &wanted.interface)?;
             }
             None => errln!("warning: the search found no rates: those from before it stay in force"),
         }
@@ -291,12 +312,30 @@ impl Args {
         Ok(measured)
     }
 
+    /// Shows the findings of the search, writes them and brings them into force. False if the user does not want them.
+    fn take_over(&self, found: &Found, socket: &mut Socket, wanted: &Wanted) -> Result<bool, Failure> {
+        out!("{}", found.summary(wanted.link));
+        if let Some(warning) = &found.warning {
+            errln!("warning: {warning}");
+        }
+        let question = "Write these, and bring them into force?";
+        if self.is_dialogue() && !self.yes && !confirm(question, true, false)? {
+            outln!("the settings from before the search stay in force");
+            return Ok(false);
+        }
+        let present = sqm_configuration::read(&self.config).context("cannot read what was written")?;
+        let text = found.written(&present, &wanted.interface)?;
+        self.write_and_apply(Some(&present), &text)?;
+        self.verify(socket, &wanted.interface)?;
+        Ok(true)
+    }
+
     /// Has the service start at boot if that is wanted. True if it does.
     fn start_at_boot(&self) -> Result<bool, Failure> {
         let is_served = self.config == Path::new(boot::SERVED_CONFIG);
         let is_wanted =
             self.boot || (self.is_dialogue() && is_served && !self.no_boot && boot::asks_to_start()?);
-        Ok(is_wanted && boot::enable())
+        Ok(is_wanted && boot::enable(Service::Daemon, false))
     }
 
     /// Says in one sentence what has become of the line, and in another what is left to do.
@@ -392,14 +431,17 @@ impl Args {
                     .for_each(|warning| errln!("warning: {warning}"));
                 Ok(())
             }
-            Err(invalid) => {
-                invalid.print();
-                let file = self.config.display();
-                Err(Failure::Usage(anyhow!(
-                    "{file} would have errors; nothing was written"
-                )))
-            }
+            Err(invalid) => Err(self.refuse(&invalid)),
         }
+    }
+
+    /// Prints the errors that the new file would have.
+    fn refuse(&self, invalid: &Invalid) -> Failure {
+        invalid.print();
+        Failure::Usage(anyhow!(
+            "{} would have errors; nothing was written",
+            self.config.display()
+        ))
     }
 
     fn verify(&self, socket: &mut Socket, interface: &str) -> Result<(), Failure> {

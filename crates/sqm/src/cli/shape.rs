@@ -19,6 +19,7 @@ use sqm_plan::plan::Plan;
 
 use super::config::Which;
 use super::confirm::Trial;
+use super::duration;
 use crate::json;
 use sqm_configuration::applied;
 use sqm_configuration::rate_override;
@@ -42,15 +43,20 @@ are shaped), 2 wrong configuration, 3 needs root, 4 the kernel lacks a feature")
 pub(crate) struct Start {
     #[command(flatten)]
     which: Which,
-    /// Roll back unless you confirm within this many seconds (Enter, or `sqm confirm`): for changes made over the line
-    /// that they affect.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
-    confirm: Option<u32>,
+    /// Roll back unless you confirm within this time (Enter, or `sqm confirm`): for changes made over the line that they
+    /// affect.
+    #[arg(long, value_name = "TIME", value_parser = parse_confirm)]
+    confirm: Option<u64>,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     state: State,
+}
+
+/// Parses the time for a confirmation, in seconds: a day at most.
+fn parse_confirm(text: &str) -> Result<u64, String> {
+    duration::parse_seconds(text, 1, 86_400)
 }
 
 /// Stop shaping and restore the previous queues.

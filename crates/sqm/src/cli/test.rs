@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::cli::dscp::parse_dscp;
+use crate::cli::duration;
 use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::direction::Direction;
@@ -113,17 +114,17 @@ pub(crate) struct Args {
     together: bool,
     /// Length of the load, all phases together [default: 30s; 60s with --test, as in Flent; with --rpm at most 20s in each
     /// direction]
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
     duration: Option<u64>,
     /// Length of the idle phase before the load
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_ms)]
     idle: u64,
     /// Length of the idle phase after the load [default: as before it]
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
     after: Option<u64>,
     /// How much of the beginning of each phase the figures leave out; they leave out its last second, too [default: 4s, or
     /// two fifths of a phase shorter than 10s]
-    #[arg(long, value_name = "TIME", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
     settle: Option<u64>,
     /// Congestion control of all senders at both ends; 'system' keeps each system's default [default: cubic, or with a
     /// warning the system's default where only root may choose cubic]
@@ -139,7 +140,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     ecn: Option<OnOff>,
     /// Time between two UDP probes of a series
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_ms)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration::parse_ms)]
     probe_interval: u64,
     /// Print the result with all samples as JSON, in place of the table, or write it to this file. Without a file, give
     /// it after the host
@@ -191,24 +192,6 @@ struct Named {
 enum OnOff {
     On,
     Off,
-}
-
-/// Parses a time such as "25s", "100ms" or "2m" to milliseconds. A bare number is seconds.
-fn parse_ms(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit {
-        "ms" => 1.0,
-        "s" | "" => 1000.0,
-        "m" | "min" => 60_000.0,
-        _ => return Err(format!("unknown unit of time '{unit}'; write 100ms, 25s or 2m")),
-    };
-    match number.parse::<f64>() {
-        Ok(n) if (0.0..=1e9).contains(&n) => Ok((n * factor).round() as u64),
-        _ => Err(format!(
-            "'{number}' is not a length of time; write 100ms, 25s or 2m"
-        )),
-    }
 }
 
 impl Args {
@@ -464,20 +447,4 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, Failure> {
         )));
     }
     Ok(secret.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_of_time_take_units() {
-        assert_eq!(parse_ms("25s"), Ok(25_000));
-        assert_eq!(parse_ms("1.5"), Ok(1500));
-        assert_eq!(parse_ms("100ms"), Ok(100));
-        assert_eq!(parse_ms("2m"), Ok(120_000));
-        for wrong in ["", "s", "-1s", "1h", "nan", "1e99"] {
-            assert!(parse_ms(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -10,6 +10,7 @@ use sqm_measure::client::Target;
 use sqm_measure::plot::{self, Run};
 use sqm_measure::protocol::DEFAULT_PORT;
 
+use super::duration;
 use super::test::read_secret;
 use crate::json;
 use sqm_process::failure::Failure;
@@ -30,7 +31,7 @@ const HTTPS: u16 = 443;
 #[command(after_help = "Examples:
   sqm tune server.example                    find the best rates; the previous shaping is restored
   sqm tune server.example --write            write the rates to /etc/config/sqm and keep them in force; the old file is kept
-  sqm tune server.example --target 10        accept 10 ms of added latency
+  sqm tune server.example --target 10ms      accept 10 ms of added latency
   sqm tune server.example wan0 --json
   sqm tune server.example --out before-and-after && sqm compare before-and-after/*.flent.gz
   sqm tune --rpm rpm.example                 any server of the IETF's responsiveness test (networkQuality)
@@ -66,17 +67,17 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// Latency that load may add, 95th percentile, in milliseconds. On slow lines the target is at least the time that
-    /// two full packets each way and the acknowledgements between them take
-    #[arg(long, value_name = "MS", default_value_t = 5.0, value_parser = parse_target)]
+    /// Latency that load may add, 95th percentile; a bare number is milliseconds. On slow lines the target is at least
+    /// the time that two full packets each way and the acknowledgements between them take
+    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_target)]
     target: f64,
     /// Write the rates to the configuration and leave the new shaping in force; the old file is kept as
     /// FILE.before-tune
     #[arg(long)]
     write: bool,
     /// Draw the latency before and after into this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[arg(long, alias = "plot", value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Keep the measurements before and after in this folder, as files for `sqm compare` and as pictures, and the report
     /// with every step as tune.json
     #[arg(long, value_name = "DIR")]
@@ -84,6 +85,10 @@ pub(crate) struct Args {
     /// Do not measure how the line frames packets, which takes five seconds
     #[arg(long)]
     quick: bool,
+    /// Count the measured overhead of a packet in place of the configured one, if they differ: in the search, and with
+    /// --write in the configuration
+    #[arg(long, conflicts_with = "quick")]
+    set_overhead: bool,
     /// Port of the server [default: 35353; 443 with --rpm]
     #[arg(long)]
     port: Option<u16>,
@@ -108,9 +113,10 @@ fn is_url(place: &str) -> bool {
 }
 
 fn parse_target(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(ms) if (0.5..=1000.0).contains(&ms) => Ok(ms),
-        _ => Err("the target must be from 0.5 to 1000 ms".to_owned()),
+    let ms = duration::parse_target(text)?.as_secs_f64() * 1000.0;
+    match (0.5..=1000.0).contains(&ms) {
+        true => Ok(ms),
+        false => Err("the target must be from 0.5 to 1000 ms".to_owned()),
     }
 }
 
@@ -141,6 +147,7 @@ impl Args {
             state_dir: self.state_dir.clone(),
             target_ms: self.target,
             skips_overhead: self.quick,
+            sets_overhead: self.set_overhead,
             writes: self.write,
         };
         let args = Arc::new(self);
@@ -204,6 +211,12 @@ impl Args {
             ),
             ("--quick", self.quick, !is_web, "a machine that runs sqm serve"),
             (
+                "--set-overhead",
+                self.set_overhead,
+                !is_web,
+                "a machine that runs sqm serve",
+            ),
+            (
                 "--upload-url",
                 self.upload_url.is_some(),
                 is_url,
@@ -238,7 +251,7 @@ impl Args {
 
     /// Writes the requested files: results, pictures and the report.
     fn keep(&self, report: &Report, results: &Results) -> Result<(), Failure> {
-        if self.out.is_none() && self.plot.is_none() {
+        if self.out.is_none() && self.svg.is_none() {
             return Ok(());
         }
         let runs: Vec<Run<'_>> = results
@@ -246,7 +259,7 @@ impl Args {
             .map(|(name, result)| Run { name, result })
             .collect();
         let write = |path: &Path, text: &str| sqm_process::output_file::write(path, text);
-        if let Some(file) = &self.plot {
+        if let Some(file) = &self.svg {
             write(file, &plot::ping_cdf(&runs))?;
         }
         if let Some(folder) = &self.out {

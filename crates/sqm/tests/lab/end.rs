@@ -1,7 +1,7 @@
 //! However `sqm-lab` ends, its guest ends as well and leaves nothing on the host.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -196,12 +196,56 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
+    a_shell_passes_keys_on(&keeper);
     // The next lab can start as soon as `down` has returned.
     assert!(lab(&["down"]).status.success());
     let output = lab(&["run", "h1", "true"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("no lab is running"), "{stderr}");
     assert!(keeper.child.0.wait().unwrap().success());
+}
+
+/// Ctrl-C ends the program in the guest and not the shell, which keeps its folder and knows the size of the terminal.
+fn a_shell_passes_keys_on(keeper: &Program) {
+    let shell = format!(
+        "stty rows 33 cols 101; exec {} shell h1",
+        env!("CARGO_BIN_EXE_sqm-lab")
+    );
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--return", "--flush", "--command", &shell, "/dev/null"])
+        .env("XDG_RUNTIME_DIR", keeper.temporary.path())
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = terminal.stdin.take().unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let mut terminal = Ending(terminal);
+    let mut seen = String::new();
+    // The text must appear after what was typed before.
+    let mut wait_for = |text: &str| {
+        let mut buffer = [0; 1024];
+        while !seen.contains(text) {
+            let count = screen.read(&mut buffer).unwrap();
+            assert!(count > 0, "the shell ended before '{text}': {seen}");
+            seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+        seen.clear();
+    };
+    let mut type_in = |text: &str| keys.write_all(text.as_bytes()).unwrap();
+    wait_for("h1# ");
+    type_in("cd /run; stty size\r");
+    wait_for("33 101");
+    // The program prints the mark, and does not end by itself.
+    type_in("sh -c 'echo run$((6*7)); sleep infinity'\r");
+    wait_for("run42");
+    type_in("\u{3}");
+    wait_for("^C");
+    type_in("echo in $PWD, $?\r");
+    wait_for("in /run, 130");
+    type_in("exit 7\r");
+    assert_eq!(terminal.0.wait().unwrap().code(), Some(7));
 }
 
 #[test]

@@ -61,7 +61,8 @@ fn nothing_to_say(home: &Home, script: &str) {
 }
 
 /// First by flags, then as a dialogue on the fresh router: kind of line, speeds, tests before and after, the search for rates, the
-/// start at boot. The guest has no systemd: a stand-in records what `systemctl` was asked for.
+/// start at boot, the page with a password. The guest has no systemd: a stand-in records what `systemctl` was asked for, and starts
+/// the page with the options that setup wrote.
 #[test]
 fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
     let home = dialled("vdsl80");
@@ -119,13 +120,32 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
     assert_eq!(report["version"], 1);
     let said = home
         .script(
-            "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts; set +e; cd /tmp
-             mkdir -p bin; printf '#!/bin/sh\necho \"$@\" >>/tmp/enabled\n' >bin/systemctl; chmod 755 bin/systemctl
-             rm -f /etc/config/sqm; begun=$(date +%s)
-             printf 'vdsl\n80 Mbit/s\n\n\n\n' |
-                 script -qec 'ip netns exec router env PATH=/tmp/bin:$PATH sqm setup --server 10.66.0.2' /dev/null
-             echo \"exit $?, $(($(date +%s) - begun)) s\"; cat enabled; cat /etc/config/sqm
-             ip netns exec router sqm verify && echo in force",
+            "set +e; cd /tmp
+             mkdir -p bin
+             cat >bin/systemctl <<'END'
+#!/bin/sh
+echo \"$@\" >>/tmp/enabled
+[ \"$*\" != 'enable --now sqm-web.service' ] || { . /etc/default/sqm; setsid sqm web $SQM_WEB_OPTIONS >/tmp/page 2>&1 & }
+END
+             cat >walk <<'END'
+mount -t tmpfs none /etc/default; mount -t tmpfs none /var/lib; echo 'OTHER=1' >/etc/default/sqm
+export PATH=/tmp/bin:$PATH
+sqm setup --server 10.66.0.2; echo \"exit $?, $(($(date +%s) - $1)) s\"; cat /etc/default/sqm /etc/config/sqm
+curl -sk https://192.168.1.1:8443/api/v1/session; echo
+# The same by flags, without a terminal. A page that is set up keeps its address.
+again() { sqm setup --link vdsl2 --advertised 80mbit 20mbit --page \"$@\" >flags 2>&1 </dev/null; echo \"flags: exit $?\"; }
+again; grep -q 'the page: https://192.168.1.1:8443/' flags || cat flags
+rm /var/lib/sqm-web/password; again; cat flags
+echo short >password; again --page-password password; cat flags
+END
+             chmod 755 bin/systemctl; rm -f /etc/config/sqm
+             # A password is typed after the terminal has asked for it, because it discards what was typed before.
+             typed() { until grep -q \"$1\" said; do sleep 1; done; printf \"$2\"; }
+             { printf 'vdsl\n80 Mbit/s\n\n\n\n\n'; typed 'Password: ' 'correct horse\n'; typed 'Again: ' 'correct horse\n'; } |
+                 script -qefc \"ip netns exec router sh walk $(date +%s)\" /dev/null >said
+             cat said enabled page
+             ip netns exec router sqm verify && echo in force
+             for pid in $(pidof sqm); do case $(tr '\\0' ' ' </proc/$pid/cmdline) in 'sqm web'*) kill $pid; esac; done",
         )
         .expect("the dialogue ends");
     println!("{said}");
@@ -133,6 +153,17 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
     has("verified: the kernel holds what is configured");
     has("enable --now sqm.service");
     has("in force");
+    has("overhead   30, of vdsl2: measured");
+    has("Open the page to browsers at https://192.168.1.1:8443/?");
+    has("the page: https://192.168.1.1:8443/");
+    has("OTHER=1\r\nSQM_WEB_OPTIONS=\"--listen 192.168.1.1:8443 --tls\"");
+    has("try-restart sqm-web.service\nenable --now sqm-web.service");
+    has("\"password_set\":true");
+    has("flags: exit 0");
+    has(
+        "flags: exit 2\r\nsqm: the page's password is missing and standard input is not a terminal: give --page-password FILE",
+    );
+    has("flags: exit 2\r\nsqm: a password has 8 to 1024 bytes, this one 5");
     let seconds = between(&said, "exit 0, ", " s").expect("setup succeeds");
     assert!(seconds.parse::<u64>().expect("a number") < 240, "{seconds} s");
     let rate = |direction: &str| -> f64 {

@@ -24,8 +24,7 @@ fn nothing_to_say(script: &str) {
 #[test]
 fn three_answers_at_a_terminal() {
     nothing_to_say(
-        "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
-         # A terminal, and a user who mistypes at first.
+        "# A terminal, and a user who mistypes at first.
          terminal() { script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1; }
          printf 'docsys\\nDOCSIS\\n\\n28\\n28235\\n\\nmeasured 4632kbit\\n\\n' | terminal || echo \"exit $?: $(cat said)\"
          has 'wan0 leads to the internet: the default route goes through it' said
@@ -110,8 +109,7 @@ fn a_vlan_is_seen_below_the_interface() {
 #[test]
 fn a_change_by_another_program_during_setup_is_kept() {
     nothing_to_say(
-        "mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
-         setup --link docsis --advertised 30mbit 5mbit || cat said
+        "setup --link docsis --advertised 30mbit 5mbit || cat said
          (cat etc/sqm; echo '# theirs') >etc/theirs; cp etc/theirs expected
          (printf 'docsis\\n28/4 Mbit/s\\n\\n'; sleep 5; mv etc/theirs etc/sqm; printf '\\n') |
              script -qec 'ip netns exec router sqm setup --config /tmp/etc/sqm' /dev/null >said 2>&1

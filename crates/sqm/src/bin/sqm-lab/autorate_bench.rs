@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::anyhow;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use sqm_core::nearest::nearest;
 use sqm_sim::autorate_bench::{self, Contender, Signals, Trace};
 
@@ -59,10 +60,28 @@ enum SignalsArg {
     Tcp,
 }
 
+/// A trace of --list, for programs.
+#[derive(Serialize)]
+struct Listed<'a> {
+    trace: &'a str,
+    about: &'a str,
+}
+
 impl Args {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
             let traces = self.traces(*self.seed.each().start())?;
+            if self.json {
+                let rows: Vec<Listed> = traces
+                    .iter()
+                    .map(|trace| Listed {
+                        trace: &trace.name,
+                        about: &trace.about,
+                    })
+                    .collect();
+                json::print(&json::list(&rows))?;
+                return Ok(ExitCode::SUCCESS);
+            }
             for trace in &traces {
                 outln!("{:12} {}", trace.name, trace.about);
             }

@@ -20,7 +20,7 @@ use sqm_process::output;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm-lab bench                                  all named workloads
-  sqm-lab bench --list                           list them
+  sqm-lab bench --list                           list them; with --json for programs
   sqm-lab bench --workload cake-1g --json
   sqm-lab bench --qdisc 'cake bandwidth 100mbit diffserv4' --flows 1000 --sizes acks:50")]
 pub(super) struct Args {
@@ -53,6 +53,24 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// A workload of --list, for programs.
+#[derive(Serialize)]
+struct Listed {
+    workload: &'static str,
+    qdisc: &'static str,
+    about: String,
+}
+
+impl Listed {
+    fn of(named: &Named) -> Self {
+        Self {
+            workload: named.name,
+            qdisc: named.qdisc,
+            about: named.workload.to_string(),
+        }
+    }
+}
+
 /// The cost of one workload.
 #[derive(Serialize)]
 struct Cost {
@@ -74,6 +92,10 @@ struct Cost {
 
 impl Args {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        if self.list && self.json {
+            json::print(&json::list(&NAMED.each_ref().map(Listed::of)))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.list {
             for Named {
                 name,

@@ -33,7 +33,16 @@ Exit codes: those of the command that it runs, 1 the lab failed, 2 wrong argumen
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         argv: Vec<String>,
     },
-    /// Run commands that you type, one a line, on one of its hosts; `exit` or Ctrl-D ends.
+    /// Open a shell on one of its hosts; `exit` or Ctrl-D ends.
+    ///
+    /// It has a terminal of its own: Ctrl-C ends the program that runs there, and programs that ask questions or fill the screen work.
+    /// If standard input is not a terminal, each of its lines is a command.
+    #[command(after_help = "Examples:
+  sqm-lab shell
+  sqm-lab shell h1
+  echo 'ip route' | sqm-lab shell router
+
+Exit codes: that of the shell, 1 the lab failed, 2 wrong arguments")]
     Shell {
         /// h1, h2, router, modem, core or server.
         #[arg(default_value = "router")]
@@ -182,13 +191,10 @@ fn ask_for_reader(act: Act) -> Result<Option<Output>, Failure> {
 
 fn shell(host: &str) -> Result<ExitCode, Failure> {
     let host = known(host)?;
-    let prompt = || {
-        if std::io::stdin().is_terminal() {
-            out!("{host}# ");
-        }
-        output::stdout().flush()
-    };
-    prompt()?;
+    if std::io::stdin().is_terminal() {
+        let code = sqm_lab::terminal::shell(&host, &mut output::stdout(), keeper::ask)?;
+        return Ok(ExitCode::from(code));
+    }
     let mut code = ExitCode::SUCCESS;
     for text in std::io::stdin().lock().lines() {
         let text = text?;
@@ -203,7 +209,6 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
         };
         let Some(output) = ask_for_reader(act)? else { break };
         code = print_output(&output)?;
-        prompt()?;
     }
     Ok(code)
 }

@@ -36,7 +36,7 @@ const POINTS: usize = 3000;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm autorate replay /var/log/sqm/rates.csv
-  sqm autorate replay rates.csv.old rates.csv --max-download 60mbit --plot rates.svg
+  sqm autorate replay rates.csv.old rates.csv --max-download 60mbit --svg rates.svg
   sqm autorate replay rates.csv --json | jq -e '.first_difference == null'
   sqm autorate replay rates.csv --as cake-autorate
   sqm autorate replay cake-autorate.primary.log --min-download 5mbit --max-download 80mbit
@@ -70,8 +70,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     max_upload: Option<Rate>,
     /// Draw the recorded and the replayed rates into this file, as SVG
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    #[arg(long, alias = "plot", value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print the comparison as JSON
     #[arg(long)]
     json: bool,
@@ -108,7 +108,7 @@ impl Args {
                 reason: cut.reason,
             }));
         }
-        if let Some(path) = &self.plot {
+        if let Some(path) = &self.svg {
             let picture = comparison.picture(&self.logs).svg();
             sqm_process::output_file::write(path, picture)?;
         }

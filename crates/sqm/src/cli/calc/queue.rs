@@ -15,6 +15,7 @@ use sqm_plan::{arithmetic, recipes};
 
 use super::line::Line;
 use super::{mbit, millis, print};
+use crate::cli::duration::parse_delay;
 use sqm_process::failure::Failure;
 
 /// The delay of a full plain queue, such as a modem's buffer; or the number of packets that a measured delay means.
@@ -36,7 +37,7 @@ pub(super) struct Fifo {
     )]
     packets: Option<u64>,
     /// The latency under load, less that of the idle line.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     delay: Option<Nanos>,
     /// Size of the IP packets, bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1..=65535))]
@@ -62,7 +63,7 @@ pub(super) struct Latency {
     #[arg(value_parser = line_rate::parse)]
     rate: Rate,
     /// The value of CAKE's option rtt.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_delay)]
     rtt: Nanos,
     /// CAKE's tins.
     #[arg(long, value_name = "MODE", default_value = "besteffort", value_parser = super::tin::parse_tins)]
@@ -178,12 +179,4 @@ struct Managed {
     queue: String,
     target_ms: f64,
     interval_ms: f64,
-}
-
-/// Parses a time with its unit.
-fn parse_time(text: &str) -> Result<Nanos, String> {
-    if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!("'{text}' needs a unit: {text}ms or {text}s"));
-    }
-    Nanos::parse_tc(text).map_err(|error| error.to_string())
 }

@@ -8,8 +8,9 @@ use sqm_core::units::Rate;
 use sqm_measure::result::TestResult;
 use sqm_plan::arithmetic::{self, Headers, Known};
 use sqm_plan::line_rate::{self, LineRateError};
-use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
+
+use super::counting::Counting;
 
 /// Shaper rates, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub(super) fn shaped(rates: &[Rate], known: Known) -> Rates {
 
 /// Shaper rates from files of `sqm test`. Each file may have one direction or both. A warning is printed for a file with both
 /// directions at once only.
-pub(super) fn of_files(files: &[PathBuf], link: &Preset) -> Result<Rates, Failure> {
+pub(super) fn of_files(files: &[PathBuf], counting: &Counting) -> Result<Rates, Failure> {
     let mut results = Vec::new();
     for file in files {
         let result = TestResult::load(file).map_err(|error| {
@@ -67,7 +68,7 @@ pub(super) fn of_files(files: &[PathBuf], link: &Preset) -> Result<Rates, Failur
         if !result.was_alone(direction) {
             warn_of_both(file, direction);
         }
-        let rate = of_result(result, direction, link);
+        let rate = of_result(result, direction, counting);
         match direction {
             Direction::Download => rates.download = rate,
             Direction::Upload => rates.upload = rate,
@@ -97,10 +98,10 @@ fn carried(result: &TestResult, direction: Direction) -> Option<f64> {
 }
 
 /// The shaper rate from a result: what the line carried as TCP payload is converted to its gross rate first.
-pub(super) fn of_result(result: &TestResult, direction: Direction, link: &Preset) -> Option<Rate> {
+pub(super) fn of_result(result: &TestResult, direction: Direction, counting: &Counting) -> Option<Rate> {
     let goodput = Rate::from_bits_per_sec((carried(result, direction)? * 1e6) as u64);
-    let framing = arithmetic::framing(link);
-    let gross = arithmetic::gross(goodput, 1500, Headers::IPV4.timestamps(), &framing)?;
+    let headers = Headers::IPV4.timestamps();
+    let gross = arithmetic::gross(goodput, counting.packet, headers, &counting.framing)?;
     let known = match result.was_alone(direction) {
         true => Known::MeasuredAlone,
         false => Known::Measured,

@@ -121,11 +121,19 @@ impl Server {
             .map_err(|error| Failure::Failed(anyhow!("the test gave no result: {error}")))
     }
 
-    /// Searches the best rates and writes them. `None` if none were found; the reason is on standard error.
-    pub(super) fn tune(&self, interface: &str, files: &Files<'_>) -> Result<Option<Value>, Failure> {
-        let mut words = words(&["tune", "--write", "--json", "--config"]);
+    /// Searches the best rates and writes nothing. `None` if none were found; the reason is on standard error. `sets_overhead` is true if the
+    /// rates shall be found with the measured overhead.
+    pub(super) fn tune(
+        &self,
+        interface: &str,
+        files: &Files<'_>,
+        sets_overhead: bool,
+    ) -> Result<Option<Value>, Failure> {
+        let mut words = words(&["tune", "--json", "--config"]);
         words.extend([files.config.into(), "--state-dir".into(), files.state_dir.into()]);
         words.extend([OsString::from("--server"), self.name().into()]);
+        let measures_overhead = !self.rpm && !self.is_url();
+        words.extend((sets_overhead && measures_overhead).then(|| "--set-overhead".into()));
         words.extend(self.rpm.then(|| "--rpm".into()));
         words.extend(
             self.upload_url
