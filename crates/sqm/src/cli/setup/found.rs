@@ -9,7 +9,7 @@ use sqm_plan::OptionValue;
 use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
 
-/// What `sqm tune --json` found.
+/// The findings of `sqm tune --json`.
 pub(super) struct Found {
     pub(super) download: Rate,
     pub(super) upload: Rate,
@@ -128,7 +128,7 @@ mod tests {
     fn a_measured_overhead_is_shown_beside_the_one_of_the_preset_and_written() {
         let link = parse_kind("vdsl2").unwrap();
         let measured = |options: Value| {
-            json!({"measured_bytes": 29.8, "measured_from_bytes": 29.1, "measured_to_bytes": 30.5, "counted_bytes": 22,
+            json!({"measured_bytes": 29.8, "measured_from_bytes": 29.1, "measured_to_bytes": 30.7, "counted_bytes": 22,
                    "options": options})
         };
         let found = Found::of(&report(measured(json!([["overhead", "30"]])))).unwrap();

@@ -29,7 +29,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two attempts to reach the page. A choice.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
-/// What the command line says about the page.
+/// The flags of the page.
 #[derive(clap::Args)]
 pub(super) struct PageArgs {
     /// Set up the page in a browser: password, address and service
