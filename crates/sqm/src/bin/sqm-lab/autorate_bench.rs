@@ -75,8 +75,8 @@ impl Args {
                 let rows: Vec<Listed> = traces
                     .iter()
                     .map(|trace| Listed {
-                        trace: &trace.name,
-                        about: &trace.about,
+                        trace: trace.name,
+                        about: trace.about,
                     })
                     .collect();
                 json::print(&json::list(&rows))?;
