@@ -69,7 +69,7 @@ const grade = (letter, added_ms) => ({
 
 const test = (id, title, letter, added_ms, latency_median_ms, latency_p95_ms) => ({
     id, state: 'done', kind: 'rrul_be', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
-    plots: ['all_scaled', 'ping_cdf', 'box_combine', 'totals'], responsiveness: null,
+    plots: ['all_scaled', 'ping_cdf', 'box_combine', 'totals'], responsiveness: null, pair: null,
     summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1 },
     verdict: { findings: [], grade: grade(letter, added_ms) },
 });

@@ -177,7 +177,9 @@ export class Mock {
                     ],
                 });
             case 'POST tests': {
-                const begun = { ...TESTS[0], ...body, id: `20260102T030405-000000${(10 + this.tests.length).toString(16).padStart(2, '0')}`, title: body.title ?? null, state: 'running', summary: null, verdict: null, bytes: null, started_unix_ms: Date.now() };
+                const { without_and_with, ...rest } = body;
+                const pair = without_and_with ? { interface: without_and_with, is_shaped: false, other: null } : null;
+                const begun = { ...TESTS[0], ...rest, pair, id: `20260102T030405-000000${(10 + this.tests.length).toString(16).padStart(2, '0')}`, title: body.title ?? null, state: 'running', summary: null, verdict: null, bytes: null, started_unix_ms: Date.now() };
                 this.tests = [begun, ...this.tests];
                 return json(response, begun, 202);
             }
@@ -240,7 +242,8 @@ export class Mock {
             unix_ms: Date.now(),
             daemon: { running: this.daemon, health: this.daemon ? 'ok' : 'absent', error: this.daemon ? null : 'cannot connect to /run/sqm/api.sock', program: '0.0.0', file: '/etc/config/sqm', errors: [], warnings: [] },
             interfaces: this.#sample().interfaces.map((one) => ({
-                ...one, why: this.state === 'shaped' ? null : 'the kernel refused the change', for_seconds: 4000, applied: 1, repaired: 0, changes: [],
+                ...one, why: this.state === 'shaped' ? null : 'the kernel refused the change', for_seconds: 4000,
+                ...(this.state === 'paused' ? { paused_for_seconds: 41.2 } : {}), applied: 1, repaired: 0, changes: [],
                 autorate: this.autorate ?? null, device: { index: 3, mtu_bytes: 1492, up: true, carrier: true }, owner: 'sqm',
             })),
             unconfirmed: this.#unconfirmed(),
@@ -305,8 +308,10 @@ export class Mock {
             return this.#stream(response, 50, (n) => {
                 const second = Math.min(n, this.lastSecond);
                 if (second < 40 && this.tests[at].state === 'running') return ['progress', progress(second)];
-                this.tests[at] = { ...TESTS[0], id, host: test.host, title: test.title, state: second < 40 ? 'stopped' : 'done' };
-                return ['end', this.tests[at]];
+                const isFirst = test.pair?.is_shaped === false;
+                const kept = { id, host: test.host, title: test.title, pair: test.pair };
+                this.tests[at] = { ...TESTS[isFirst ? 1 : 0], ...kept, state: second < 40 ? 'stopped' : 'done' };
+                return ['end', isFirst && second >= 40 ? this.#second(at) : this.tests[at]];
             });
         }
         if (part === 'stop') {
@@ -318,6 +323,15 @@ export class Mock {
             return response.writeHead(204).end();
         }
         return json(response, test);
+    }
+
+    /** Begins the second test of a pair, and answers the first one. */
+    #second(at) {
+        const first = this.tests[at];
+        const second = { ...first, id: first.id.replace(/.$/, 'f'), state: 'running', summary: null, verdict: null, bytes: null };
+        this.tests[at] = { ...first, pair: { ...first.pair, other: second.id } };
+        this.tests = [{ ...second, pair: { ...first.pair, is_shaped: true, other: first.id } }, ...this.tests];
+        return this.tests[at + 1];
     }
 
     #unconfirmed() {

@@ -234,6 +234,45 @@ test('a test runs, shows its result and is compared', async (t) => {
     await page.finish();
 });
 
+test('one button tests without SQM and then with it, and shows both grades side by side', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, `${mock.url}#/test`);
+    await page.getByLabel('Server').fill('sqm.example.net');
+    await page.getByRole('button', { name: 'Test without and with SQM' }).click();
+    await page.getByText('Test 1 of 2, without SQM: pppoe-wan is not shaped until this test ends.').first().waitFor();
+    const [, , asked] = mock.changes.find(([method, path]) => method === 'POST' && path === 'tests');
+    assert.equal(asked.without_and_with, 'pppoe-wan');
+    await page.getByText('Test 2 of 2, with SQM: pppoe-wan is shaped again.').first().waitFor();
+    const pair = page.getByRole('region', { name: 'Without and with SQM' });
+    await pair.getByText('With SQM, load adds +2.30 ms of latency instead of +413 ms.').waitFor();
+    assert.deepEqual(await pair.locator('.grade').allInnerTexts(), ['F', 'A+']);
+    await page.getByText(/, without SQM/).first().waitFor();
+    await accessible(page);
+    await shot(page, 'test-pair-1280-light');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await fits(page);
+    await legible(page);
+    await shot(page, 'test-pair-390-light');
+    // A line that is paused says so, and until when.
+    mock.state = 'paused';
+    await page.goto(`${mock.url}#/dashboard`);
+    await page.getByText('The shaping returns by itself, in 42 seconds at the latest.').first().waitFor();
+    // The grade of the dashboard is the one with SQM.
+    await page.getByRole('region', { name: 'Last test' }).getByText('A+').waitFor();
+    await page.finish();
+});
+
+test('a test without SQM that is stopped has no second test, and the page says that the line is shaped', async (t) => {
+    const mock = await serve(t, LINE, { lastSecond: 5 });
+    const page = await open(chromium.browser, `${mock.url}#/test`);
+    await page.getByLabel('Server').fill('sqm.example.net');
+    await page.getByRole('button', { name: 'Test without and with SQM' }).click();
+    await page.getByText('Test 1 of 2').first().waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.getByText('There was no second test, with SQM. The shaping of pppoe-wan has been restored.').first().waitFor();
+    await page.finish();
+});
+
 test('a test runs against a file on the web or a responsiveness server', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });

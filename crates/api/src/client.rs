@@ -17,9 +17,10 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use crate::SOCKET;
-use crate::configuration::{ConfigurationFile, Configure, Configured};
+use crate::configuration::{Apply, ConfigurationFile, Configure, Configured};
 use crate::doctor::{Diagnosis, Doctor};
 use crate::error::Errors;
+use crate::pause::Pause;
 use crate::route::Route;
 use crate::status::Status;
 use crate::tune::{Search, StartTune};
@@ -36,6 +37,24 @@ pub type Connect = dyn Fn() -> io::Result<net::UnixStream> + Send + Sync;
 pub struct Client {
     socket: PathBuf,
     connect: Option<Arc<Connect>>,
+}
+
+/// A pause. It ends when this is dropped, because that closes the connection.
+#[derive(Debug)]
+pub struct Paused(Incoming);
+
+impl Paused {
+    /// `true` if the daemon has ended the pause.
+    pub async fn is_over(&mut self) -> bool {
+        loop {
+            // Only what has arrived by now.
+            match tokio::time::timeout(Duration::ZERO, self.0.frame()).await {
+                Err(_) => return false,
+                Ok(Some(Ok(_))) => {}
+                Ok(_) => return true,
+            }
+        }
+    }
 }
 
 /// Why a request has no answer.
@@ -80,6 +99,28 @@ impl Client {
     /// The status without queues and autorate, which costs the daemon little.
     pub async fn status_without_queues(&self) -> Result<Status, Error> {
         self.ask(Route::Status, "?queues=no").await
+    }
+
+    /// Applies the configuration, or one interface of it.
+    pub async fn apply(&self, apply: &Apply) -> Result<Status, Error> {
+        self.send(Route::Apply, apply).await
+    }
+
+    /// Pauses the shaping of an interface, until the answer is dropped.
+    pub async fn pause(&self, pause: &Pause) -> Result<Paused, Error> {
+        // Serializing plain data with strings as keys cannot fail.
+        let body = serde_json::to_vec(pause).unwrap_or_default();
+        let (_, path) = Route::Pause.request();
+        let answered = async {
+            let answer = self.request(Route::Pause, path, body.into()).await?;
+            match answer.status() {
+                StatusCode::OK => Ok(Paused(answer.into_body())),
+                status => Err(refused(status, &read(answer).await?)),
+            }
+        };
+        tokio::time::timeout(TIMEOUT, answered)
+            .await
+            .unwrap_or(Err(Error::TimedOut))
     }
 
     /// The configuration file.

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod doctor;
 pub mod error;
 pub mod journal;
+pub mod pause;
 pub mod route;
 pub mod status;
 pub mod tune;

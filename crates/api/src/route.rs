@@ -15,6 +15,8 @@ pub enum Route {
     Events,
     /// [`Apply`](crate::configuration::Apply) the configuration.
     Apply,
+    /// [`Pause`](crate::pause::Pause) the shaping of an interface while the connection is open.
+    Pause,
     /// [`ConfigurationFile`](crate::configuration::ConfigurationFile).
     Configuration,
     /// [`Configure`](crate::configuration::Configure): write and apply a text.
@@ -38,12 +40,13 @@ pub enum Route {
 }
 
 /// Method, path and name of every route.
-pub const ROUTES: [(Method, &str, Route); 15] = [
+pub const ROUTES: [(Method, &str, Route); 16] = [
     (Method::GET, "/metrics", Route::Metrics),
     (Method::GET, "/v1/status", Route::Status),
     (Method::GET, "/v1/plan", Route::Plan),
     (Method::GET, "/v1/events", Route::Events),
     (Method::POST, "/v1/apply", Route::Apply),
+    (Method::POST, "/v1/pause", Route::Pause),
     (Method::GET, "/v1/configuration", Route::Configuration),
     (Method::PUT, "/v1/configuration", Route::Configure),
     (Method::POST, "/v1/configuration/confirm", Route::Confirm),
@@ -69,6 +72,7 @@ impl Route {
             | Self::Tune
             | Self::TunePlot => false,
             Self::Apply
+            | Self::Pause
             | Self::Configure
             | Self::Confirm
             | Self::Revert

@@ -24,7 +24,7 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// Each configured interface is shaped or waits for its device.
+    /// Each configured interface is shaped, waits for its device, or is paused for a while.
     Ok,
     /// The interfaces, the errors or the warnings say why.
     Degraded,
@@ -50,6 +50,9 @@ pub struct Interface {
     pub state: State,
     /// Why it is not shaped.
     pub why: Option<String>,
+    /// Time until the daemon shapes it again, seconds, while it is paused; see [`Pause`](crate::pause::Pause).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_for_seconds: Option<f64>,
     /// How long it has been in this state at the time of the response, seconds.
     pub for_seconds: f64,
     /// How often its queues were set up or changed.
@@ -86,6 +89,8 @@ pub enum State {
     Contested,
     /// Stopped by hand.
     Stopped,
+    /// A client of the API has removed the shaping for a while.
+    Paused,
     /// A change waits for its confirmation, or another sqm program is changing the queues.
     Unconfirmed,
 }
@@ -101,6 +106,7 @@ impl State {
             Self::Drifted => "drifted",
             Self::Contested => "contested",
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
             Self::Unconfirmed => "unconfirmed",
         }
     }

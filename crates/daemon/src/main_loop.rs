@@ -3,6 +3,7 @@
 mod commands;
 mod configuration;
 mod events;
+mod pauses;
 mod publish;
 mod rates;
 mod shutdown;
@@ -34,6 +35,7 @@ use crate::shared::{Command, Shared};
 use crate::status::Published;
 use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
 use crate::waker::{WakeUps, Waker};
+use pauses::Pauses;
 use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
 use sqm_process::logging::Level;
@@ -112,6 +114,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         shared: Arc::new(shared),
         unconfirmed: None,
         pending_rollback: recovered.pending,
+        pauses: Pauses::default(),
         unserved: None,
         errors: Vec::new(),
         awaits_file: is_waiting.then(|| monotonic() + FILE_INTERVAL),
@@ -169,6 +172,8 @@ struct Daemon {
     unconfirmed: Option<UnconfirmedChange>,
     /// A change that was rolled back in the kernel, but not in the file yet.
     pending_rollback: Option<PendingFileRollback>,
+    /// The pauses that clients of the API hold.
+    pauses: Pauses,
     /// The socket of an API that could not be served, and when that is tried again.
     unserved: Option<(PathBuf, Instant)>,
     /// Why the configuration file's present text is not in force.
@@ -284,6 +289,7 @@ impl Daemon {
                 Action::Release(interface) => self.release(interface),
             }
         }
+        self.drop_ended_pauses();
         self.publish();
     }
 

@@ -70,13 +70,14 @@ const INTERFACE_STATE: Description = (
 );
 
 /// The states of [`INTERFACE_STATE`].
-const STATES: [State; 7] = [
+const STATES: [State; 8] = [
     State::Shaped,
     State::Waiting,
     State::Failed,
     State::Drifted,
     State::Contested,
     State::Stopped,
+    State::Paused,
     State::Unconfirmed,
 ];
 

@@ -59,6 +59,10 @@ pub(super) enum Event {
     ApplyRequested(String),
     /// The daemon adopted a configuration that another program has applied: it shapes these interfaces and no others.
     Adopted(Vec<ConfiguredInterface>),
+    /// A client of the API wants this interface unshaped until then, or until the pause is ended sooner.
+    PauseRequested { interface: String, until: Instant },
+    /// The pause of this interface is over: the client has gone, or the pause could not begin.
+    PauseEnded(String),
     /// The rates that the daemon wants for this interface changed.
     RatesChanged(String),
     /// An interface could not be released because another sqm program is changing the queues.
@@ -94,6 +98,8 @@ pub(super) enum Outcome {
     Failed(String),
     /// The interface was stopped by hand, and no command has started it since.
     Stopped,
+    /// The interface is not shaped, because a client of the API has paused it.
+    Paused,
     /// A change of `sqm start --confirm` waits for its confirmation.
     Unconfirmed,
     /// Another sqm program is changing the queues. The request of [`Action::Check`] has not been carried out.
@@ -112,6 +118,10 @@ pub(super) enum Request {
     Apply,
     /// Stop the interface: it had been stopped by hand before a change that was rolled back.
     Stop,
+    /// Remove the shaping for a while.
+    Pause,
+    /// Leave a paused interface unshaped, unless another program has shaped it in the meantime.
+    StayPaused,
 }
 
 /// An action that the main loop must carry out.
@@ -156,6 +166,9 @@ pub(super) struct Section {
     first_event: Option<Instant>,
     /// The request of the next check.
     request: Request,
+    /// When the pause ends, while a client of the API has paused the interface. Only memory holds it: a daemon that is started
+    /// again shapes the interface.
+    paused_until: Option<Instant>,
     /// Failed checks in a row.
     failures: u32,
     /// When changes of other programs were undone, within [`CONFLICT_WINDOW`].
@@ -195,6 +208,17 @@ impl Reconciler {
                 });
             }
             Event::Adopted(interfaces) => self.configure(interfaces, now),
+            Event::PauseRequested { interface, until } => self.each(|section| {
+                if interface == section.interface {
+                    section.request_check(Request::Pause, now);
+                    section.paused_until = Some(until);
+                }
+            }),
+            Event::PauseEnded(interface) => self.each(|section| {
+                if interface == section.interface && section.paused_until.is_some() {
+                    section.request_check(Request::Apply, now);
+                }
+            }),
             Event::RatesChanged(interface) => self.each(|section| {
                 if interface == section.interface {
                     section.due = Some(now);
@@ -251,6 +275,7 @@ impl Reconciler {
             .find(|section| section.due.is_some_and(|due| due <= now))?;
         section.due = None;
         section.first_event = None;
+        section.pause(now);
         Some(Action::Check {
             interface: section.interface.clone(),
             shaped: section.shaped,
@@ -304,6 +329,16 @@ impl Reconciler {
     }
 }
 
+impl Outcome {
+    /// `true` if the check shows that the interface is shaped, or was stopped by hand: another program has ended the pause.
+    fn ends_pause(&self) -> bool {
+        match self {
+            Self::AsPlanned { .. } | Self::Changed { .. } | Self::Drifted { .. } | Self::Stopped => true,
+            Self::Absent(_) | Self::Failed(_) | Self::Paused | Self::Unconfirmed | Self::Busy { .. } => false,
+        }
+    }
+}
+
 impl Section {
     fn new(interface: String, ifb: String, now: Instant) -> Self {
         Self {
@@ -318,6 +353,7 @@ impl Section {
             due: None,
             first_event: None,
             request: Request::Check,
+            paused_until: None,
             failures: 0,
             repairs: VecDeque::new(),
             applied: 0,
@@ -329,6 +365,22 @@ impl Section {
     /// `true` if a check is due because of an event.
     pub(super) fn has_event(&self) -> bool {
         self.first_event.is_some()
+    }
+
+    /// When the pause ends, while the interface is paused.
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        self.paused_until
+    }
+
+    /// Makes the next check one of a paused interface, or the one that ends the pause if its time is over.
+    fn pause(&mut self, now: Instant) {
+        let Some(until) = self.paused_until else { return };
+        if until <= now {
+            self.paused_until = None;
+            self.request = Request::Apply;
+        } else if self.request == Request::Check {
+            self.request = Request::StayPaused;
+        }
     }
 
     /// `true` if `index` is the interface's device or its IFB.
@@ -399,9 +451,10 @@ impl Section {
         }
     }
 
-    /// Schedules a check at once, with this request.
+    /// Schedules a check at once, with this request. It ends a pause.
     fn request_check(&mut self, request: Request, now: Instant) {
         self.reset_backoff();
+        self.paused_until = None;
         self.request = request;
         self.first_event = None;
         self.due = Some(now);
@@ -410,6 +463,9 @@ impl Section {
     fn on_checked(&mut self, outcome: Outcome, now: Instant) {
         // An event during the check has already scheduled another check, which may be due sooner (below).
         let mut due = now + CHECK_INTERVAL;
+        if outcome.ends_pause() {
+            self.paused_until = None;
+        }
         match outcome {
             Outcome::Absent(why) => {
                 self.device = None;
@@ -455,6 +511,11 @@ impl Section {
                 let why = "stopped by hand; 'sqm start' or a reload shapes it again".to_owned();
                 self.enter(State::Stopped, Some(why), now);
             }
+            Outcome::Paused => {
+                self.failures = 0;
+                let why = "paused on request, for a test without SQM; the daemon shapes it again by itself";
+                self.enter(State::Paused, Some(why.to_owned()), now);
+            }
             Outcome::Unconfirmed => {
                 due = now + POLL_INTERVAL;
                 let why = "a change waits for 'sqm confirm'".to_owned();
@@ -473,7 +534,8 @@ impl Section {
                 self.enter(State::Unconfirmed, Some(why), now);
             }
         }
-        self.due = Some(self.due.map_or(due, |scheduled| scheduled.min(due)));
+        let dues = [Some(due), self.due, self.paused_until];
+        self.due = dues.into_iter().flatten().min();
     }
 
     /// Counts a repair and returns when the next check is due: later if there is a conflict with another program.

@@ -318,7 +318,8 @@ impl Shaper {
         let Some(store) = self.unwritten.try_open(&self.state_dir)? else {
             return Ok(Outcome::Busy { request });
         };
-        if request == Request::Check && commit_confirm::is_pending(&self.state_dir) {
+        let waits_for_confirmation = matches!(request, Request::Check | Request::Pause | Request::StayPaused);
+        if waits_for_confirmation && commit_confirm::is_pending(&self.state_dir) {
             return Ok(Outcome::Unconfirmed);
         }
         let applied = applied::take(&store, &self.state_dir, &self.file);
@@ -332,13 +333,30 @@ impl Shaper {
                 // Treated as if another program had removed the record.
                 self.recorded.insert(interface.to_owned());
             }
-            Request::Check | Request::RollBack => {}
+            Request::Pause => {
+                stop(&mut self.socket, &store, interface)?;
+                // Otherwise the missing record would count as a stop by hand.
+                self.recorded.remove(interface);
+                return Ok(Outcome::Paused);
+            }
+            Request::StayPaused if !store.has(interface) => return self.stay_paused(interface),
+            Request::Check | Request::RollBack | Request::StayPaused => {}
         }
         let outcome = self.check_with(&store, interface, shaped, request);
         if store.has(interface) {
             self.recorded.insert(interface.to_owned());
         }
         outcome
+    }
+
+    /// The outcome for a paused interface that no other program has shaped.
+    fn stay_paused(&mut self, interface: &str) -> anyhow::Result<Outcome> {
+        let is_there = self.links()?.iter().any(|link| link.name == interface);
+        Ok(if is_there {
+            Outcome::Paused
+        } else {
+            Outcome::Absent(None)
+        })
     }
 
     fn check_with(

@@ -5,9 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use sqm_api::configuration::{ConfigurationFile, Configured};
 use sqm_api::status::Status;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::autorate::{self, RateMailbox};
 use super::journal::Journal;
@@ -23,6 +24,14 @@ pub(super) enum Command {
         interface: Option<String>,
         reply: oneshot::Sender<Result<(), Vec<String>>>,
     },
+    /// Removes the shaping of an interface until the pause is dropped, and for at most this long.
+    Pause {
+        interface: String,
+        longest: Duration,
+        reply: oneshot::Sender<Result<Pause, Vec<String>>>,
+    },
+    /// The client of this pause has gone.
+    EndPause(PauseId),
     /// Returns the plans in force, as JSON.
     Plan {
         reply: oneshot::Sender<Result<String, Vec<String>>>,
@@ -47,6 +56,30 @@ pub(super) enum Command {
     Revert {
         reply: oneshot::Sender<Result<Configured, Refused>>,
     },
+}
+
+/// The number of a pause since the daemon started.
+pub(super) type PauseId = u64;
+
+/// A pause as its client holds it.
+pub(super) struct Pause {
+    /// Events for the client. The stream ends when the pause is over.
+    pub(super) events: mpsc::Receiver<Bytes>,
+    /// The sender of these events, while the pause lasts.
+    pub(super) sender: mpsc::WeakSender<Bytes>,
+    pub(super) guard: PauseGuard,
+}
+
+/// Ends a pause when it is dropped, which happens when the connection of its client is closed.
+pub(super) struct PauseGuard {
+    pub(super) id: PauseId,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Drop for PauseGuard {
+    fn drop(&mut self) {
+        self.shared.command(Command::EndPause(self.id));
+    }
 }
 
 /// Why the configuration was not changed. File and queues are as before.

@@ -2,7 +2,7 @@
 
 use sqm_api::VERSION;
 use sqm_api::status::{ConfigurationStatus, Device, Health, Interface, State, Status};
-use sqm_core::units::Instant;
+use sqm_core::units::{Instant, Nanos};
 
 use super::reconciler::Section;
 
@@ -11,6 +11,8 @@ use super::reconciler::Section;
 pub(super) struct Published {
     status: Status,
     since: Vec<Instant>,
+    /// When the pause of each interface ends, if it is paused.
+    paused_until: Vec<Option<Instant>>,
 }
 
 impl Published {
@@ -20,8 +22,12 @@ impl Published {
         configuration: ConfigurationStatus,
         is_state_unwritable: bool,
     ) -> Self {
-        let is_good =
-            |section: &Section| matches!(section.state, State::Shaped | State::Waiting | State::New);
+        let is_good = |section: &Section| {
+            matches!(
+                section.state,
+                State::Shaped | State::Waiting | State::New | State::Paused
+            )
+        };
         let is_ok = configuration.errors.is_empty() && !is_state_unwritable && sections.iter().all(is_good);
         let status = Status {
             version: VERSION,
@@ -32,14 +38,23 @@ impl Published {
             interfaces: sections.iter().map(interface).collect(),
         };
         let since = sections.iter().map(|section| section.since).collect();
-        Self { status, since }
+        let paused_until = sections.iter().map(Section::paused_until).collect();
+        Self {
+            status,
+            since,
+            paused_until,
+        }
     }
 
     /// The status at this moment.
     pub(super) fn at(&self, now: Instant) -> Status {
         let mut status = self.status.clone();
         for (interface, since) in status.interfaces.iter_mut().zip(&self.since) {
-            interface.for_seconds = now.since(*since).0 as f64 / 1e9;
+            interface.for_seconds = seconds(now.since(*since));
+        }
+        for (interface, until) in status.interfaces.iter_mut().zip(&self.paused_until) {
+            let is_paused = interface.state == State::Paused;
+            interface.paused_for_seconds = until.filter(|_| is_paused).map(|until| seconds(until.since(now)));
         }
         status
     }
@@ -71,11 +86,16 @@ impl Published {
     }
 }
 
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
 fn interface(section: &Section) -> Interface {
     Interface {
         interface: section.interface.clone(),
         state: section.state,
         why: section.why.clone(),
+        paused_for_seconds: None,
         for_seconds: 0.0,
         applied: section.applied,
         repaired: section.repaired,

@@ -64,9 +64,34 @@ pub(super) struct Test {
     /// The result of `sqm test --rpm`.
     #[serde(default)]
     pub(super) responsiveness: Option<Value>,
+    /// The place in a pair of tests, without and with SQM.
+    #[serde(default)]
+    pub(super) pair: Option<Pair>,
+}
+
+/// A test's place in a pair of tests, without and with SQM.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Pair {
+    pub(super) interface: String,
+    /// False for the first test, during which the shaping is paused.
+    pub(super) is_shaped: bool,
+    /// The id of the other test; none if there was no second one.
+    pub(super) other: Option<String>,
 }
 
 impl Test {
+    /// The name for tables, pictures and the result's file, if the user has given one or the test is one of a pair.
+    pub(super) fn name(&self) -> Option<String> {
+        let words = self.pair.as_ref().map(|pair| match pair.is_shaped {
+            false => "without SQM",
+            true => "with SQM",
+        });
+        match (&self.title, words) {
+            (Some(title), Some(words)) => Some(format!("{title}, {words}")),
+            (title, words) => title.clone().or(words.map(str::to_owned)),
+        }
+    }
+
     /// True if an older version gave the grade: it has no sentence.
     fn has_old_grade(&self) -> bool {
         let grade = self.verdict.as_ref().map(|verdict| &verdict.grade);
@@ -270,8 +295,7 @@ impl TestJobs {
     pub(super) fn name(&self, id: &str) -> String {
         let inner = self.lock();
         let test = inner.tests.iter().find(|test| test.id == id);
-        test.and_then(|test| test.title.clone())
-            .unwrap_or_else(|| id.to_owned())
+        test.and_then(Test::name).unwrap_or_else(|| id.to_owned())
     }
 
     /// A new folder for pictures.

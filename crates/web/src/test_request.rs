@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde::Deserialize;
+use sqm_api::pause::MAX_SECONDS;
 use sqm_measure::scenario::TESTS;
 
 use super::problem::Problem;
@@ -13,6 +14,8 @@ use sqm_http::non_null;
 const MOST_URL: usize = 2048;
 /// The idle time before and after the load.
 const IDLE: Duration = Duration::from_secs(3);
+/// The longest test without SQM: the daemon's limit for a pause, less [`LATEST`] and the grace period of the child. A choice.
+const LONGEST_WITHOUT: Duration = Duration::from_secs(MAX_SECONDS as u64 - 10);
 /// The kind of test with plain URLs: its name and description.
 const URL: (&str, &str) = (
     "url",
@@ -50,6 +53,8 @@ pub(super) struct Start {
     family: Option<u8>,
     #[serde(default, deserialize_with = "non_null")]
     secret: Option<String>,
+    #[serde(default, deserialize_with = "non_null")]
+    without_and_with: Option<String>,
 }
 
 /// The kind of server that the line is loaded with.
@@ -71,8 +76,12 @@ pub(super) struct Wanted {
     /// The host or URL, for the list of tests.
     pub(super) host: String,
     pub(super) duration_s: u32,
+    /// The longest duration, without the time for connecting and results.
+    pub(super) longest: Duration,
     pub(super) title: Option<String>,
     pub(super) secret: Option<String>,
+    /// The interface whose shaping is paused for a first test, before a second one.
+    pub(super) without_and_with: Option<String>,
     /// The options of `sqm test`.
     options: Vec<OsString>,
     /// The operand of `sqm test`.
@@ -111,6 +120,14 @@ impl Start {
             Way::Server | Way::Url => 60,
         };
         let duration_s = self.duration_s.unwrap_or(seconds);
+        let longest = longest(way, duration_s);
+        if self.without_and_with.is_some() && longest > LONGEST_WITHOUT {
+            let most = LONGEST_WITHOUT.as_secs();
+            return Err(Problem::bad_request(format!(
+                "a test without SQM lasts at most {most} s, and this one would last {} s: choose a smaller duration_s",
+                longest.as_secs()
+            )));
+        }
         let host = self
             .host
             .as_ref()
@@ -124,6 +141,8 @@ impl Start {
             operand: self.host,
             title: self.title.filter(|title| !title.trim().is_empty()),
             secret: self.secret,
+            without_and_with: self.without_and_with,
+            longest,
             kind,
         })
     }
@@ -198,24 +217,22 @@ impl Start {
         give("upload-url", self.upload_url.as_deref());
         give("reflector", self.reflector.as_deref());
         give("port", self.port.map(|port| port.to_string()).as_deref());
-        give("title", self.title.as_deref());
         options.extend(self.family.map(|family| format!("-{family}")));
         options.extend((self.insecure == Some(true)).then(|| "--insecure".to_owned()));
         options.into_iter().map(Into::into).collect()
     }
 }
 
-impl Wanted {
-    /// The longest duration, without the time for connecting and results.
-    pub(super) fn longest(&self) -> Duration {
-        let load = Duration::from_secs(self.duration_s.into());
-        match self.way {
-            Way::Server | Way::Url => IDLE + load + IDLE,
-            // The test loads one direction after the other.
-            Way::Rpm => load * 2,
-        }
+fn longest(way: Way, duration_s: u32) -> Duration {
+    let load = Duration::from_secs(duration_s.into());
+    match way {
+        Way::Server | Way::Url => IDLE + load + IDLE,
+        // The test loads one direction after the other.
+        Way::Rpm => load * 2,
     }
+}
 
+impl Wanted {
     /// The arguments of our own program, with further options.
     pub(super) fn arguments(&self, more: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["test".into()];
@@ -322,6 +339,8 @@ mod tests {
             r#"{"kind":"rpm","host":"a","secret":"b"}"#,
             r#"{"kind":"rpm","host":"a","family":4}"#,
             r#"{"host":"a","insecure":true}"#,
+            r#"{"host":"a","duration_s":105,"without_and_with":"wan0"}"#,
+            r#"{"host":"a","kind":"rpm","duration_s":56,"without_and_with":"wan0"}"#,
         ] {
             assert!(arguments(body).is_err(), "{body}");
         }

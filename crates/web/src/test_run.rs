@@ -1,19 +1,21 @@
 //! Runs a test: `sqm test` as a child process, and the evaluation of its result.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json as value};
+use sqm_api::client::Paused;
+use sqm_api::configuration::Apply;
+use sqm_api::pause::Pause;
 use sqm_measure::rpm::client::Report;
 
 use super::audit::unix_ms;
 use super::compare;
 use super::problem::Problem;
-use super::test_jobs::{State, Test, new_id};
-use super::test_request::{Start, Way};
+use super::test_jobs::{Pair, State, Test, new_id};
+use super::test_request::{Start, Wanted, Way};
 use super::tune;
 use crate::app_state::AppState;
 use sqm_http::event;
@@ -24,7 +26,8 @@ const LATEST: Duration = Duration::from_secs(7);
 /// A test that is stopped gets this long to save its result; then it is killed. Our choice.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Starts a test as a child process. Refused while another test or a search for rates is running.
+/// Starts a test as a child process, or two of them for a pair without and with SQM. Refused while another test or a search for
+/// rates is running.
 pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Test, Problem> {
     let wanted = start.check()?;
     if tune::is_running(state).await {
@@ -43,22 +46,51 @@ pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Test, P
         .as_deref()
         .map(|secret| jobs.keep_secret(&id, secret))
         .transpose()?;
-    let result = match wanted.way {
-        Way::Server | Way::Url => ["--save".into(), jobs.file(&id).into()],
-        Way::Rpm => ["--json".into(), "-".into()],
+    let paused = match &wanted.without_and_with {
+        Some(interface) => match pause(state, interface, &wanted).await {
+            Ok(paused) => Some(paused),
+            Err(problem) => {
+                discard(secret);
+                return Err(problem);
+            }
+        },
+        None => None,
     };
-    let secret_option = secret.iter().flat_map(|file| ["--secret".into(), file.into()]);
-    let arguments = wanted.arguments(result.into_iter().chain(secret_option));
-    let limits = Limits {
-        longest: wanted.longest() + LATEST,
-        grace: GRACE,
+    let pair = wanted.without_and_with.clone().map(|interface| Pair {
+        interface,
+        is_shaped: false,
+        other: None,
+    });
+    let test = new_test(&wanted, id, pair);
+    let stop = Arc::new(Stop::default());
+    jobs.begin(&test, Arc::clone(&stop));
+    let job = Job {
+        wanted,
+        secret,
+        stop,
+        paused,
     };
-    let test = Test {
+    tokio::spawn(job.run(Arc::clone(state), test.clone()));
+    Ok(test)
+}
+
+/// Pauses the shaping for the first test of a pair.
+async fn pause(state: &AppState, interface: &str, wanted: &Wanted) -> Result<Paused, Problem> {
+    let longest = wanted.longest + LATEST + GRACE;
+    let pause = Pause {
+        interface: interface.to_owned(),
+        seconds: longest.as_secs() as u32,
+    };
+    Ok(state.daemon.pause(&pause).await?)
+}
+
+fn new_test(wanted: &Wanted, id: String, pair: Option<Pair>) -> Test {
+    Test {
         id,
         state: State::Running,
-        kind: wanted.kind,
-        host: wanted.host,
-        title: wanted.title,
+        kind: wanted.kind.clone(),
+        host: wanted.host.clone(),
+        title: wanted.title.clone(),
         started_unix_ms: unix_ms(),
         duration_s: wanted.duration_s,
         error: None,
@@ -67,69 +99,143 @@ pub(super) async fn start(state: &Arc<AppState>, start: Start) -> Result<Test, P
         summary: None,
         verdict: None,
         responsiveness: None,
-    };
-    let stop = Arc::new(Stop::default());
-    jobs.begin(&test, Arc::clone(&stop));
-    let child = Child {
-        arguments,
-        secret,
-        limits,
-        stop,
-    };
-    tokio::spawn(run(Arc::clone(state), test.clone(), child));
-    Ok(test)
+        pair,
+    }
 }
 
-/// The child process of a test.
-struct Child {
-    arguments: Vec<OsString>,
-    /// The file with the secret, which is removed when the child has ended.
+/// A test that runs, or two of them.
+struct Job {
+    wanted: Wanted,
+    /// The file with the secret, which is removed at the end.
     secret: Option<PathBuf>,
-    limits: Limits,
+    /// Ends the child process.
     stop: Arc<Stop>,
+    /// The pause of the shaping during the first test of a pair. Dropping it ends the pause, also if this program is killed.
+    paused: Option<Paused>,
 }
 
-async fn run(state: Arc<AppState>, mut test: Test, child: Child) {
-    let jobs = &state.test_jobs;
-    let mut last = String::new();
-    let command = child::command(&child.arguments);
-    let ended = child::watch(
-        command,
-        child.limits,
-        &child.stop,
-        |line| match serde_json::from_str::<Value>(line) {
-            Ok(progress) if progress.is_object() => jobs.publish(&event("progress", &progress)),
-            _ => line.clone_into(&mut last),
-        },
-    )
-    .await;
-    if let Some(secret) = child.secret {
-        // The secret is no longer needed. A file that is already gone is no error.
+impl Job {
+    async fn run(mut self, state: Arc<AppState>, test: Test) {
+        let first = self.run_one(&state, test).await;
+        let last = match first.pair.clone() {
+            Some(pair) => self.run_second(&state, first, pair).await,
+            None => first,
+        };
+        discard(self.secret);
+        state.test_jobs.finish(last);
+    }
+
+    /// Ends the pause, and runs the second test of a pair if the first one is complete. Returns the test that ran last.
+    async fn run_second(&mut self, state: &Arc<AppState>, mut first: Test, pair: Pair) -> Test {
+        let resumed = self.resume(state, &pair.interface).await;
+        if first.state != State::Done {
+            first.error = first.error.or(resumed.err());
+            return first;
+        }
+        let id = resumed.and_then(|()| new_id().map_err(|error| format!("{error:#}")));
+        let second = match id {
+            Ok(id) => {
+                let pair = Pair {
+                    is_shaped: true,
+                    other: Some(first.id.clone()),
+                    ..pair
+                };
+                new_test(&self.wanted, id, Some(pair))
+            }
+            Err(error) => {
+                (first.state, first.error) = (State::Failed, Some(error));
+                return first;
+            }
+        };
+        if let Some(pair) = &mut first.pair {
+            pair.other = Some(second.id.clone());
+        }
+        self.stop = Arc::default();
+        let jobs = &state.test_jobs;
+        jobs.finish(first);
+        jobs.begin(&second, Arc::clone(&self.stop));
+        self.run_one(state, second).await
+    }
+
+    /// Ends the pause, and waits until the interface is shaped. An error if it was over before the first test.
+    async fn resume(&mut self, state: &AppState, interface: &str) -> Result<(), String> {
+        let is_over = match &mut self.paused {
+            Some(paused) => paused.is_over().await,
+            None => true,
+        };
+        let apply = Apply {
+            interface: Some(interface.to_owned()),
+        };
+        let applied = state.daemon.apply(&apply).await;
+        self.paused = None;
+        if is_over {
+            return Err(format!(
+                "{interface} was shaped again before the test without SQM had ended: another program has applied the configuration"
+            ));
+        }
+        applied.map(drop).map_err(|error| {
+            format!("the daemon does not confirm that {interface} is shaped again: {error}; 'sqm status --daemon' tells")
+        })
+    }
+    /// Runs `sqm test` once, and evaluates its result.
+    async fn run_one(&self, state: &Arc<AppState>, mut test: Test) -> Test {
+        let jobs = &state.test_jobs;
+        let file = jobs.file(&test.id);
+        let result = match self.wanted.way {
+            Way::Server | Way::Url => ["--save".into(), file.clone().into()],
+            Way::Rpm => ["--json".into(), "-".into()],
+        };
+        let secret = self
+            .secret
+            .iter()
+            .flat_map(|file| ["--secret".into(), file.into()]);
+        let title = test.name().map(|name| format!("--title={name}").into());
+        let arguments = self
+            .wanted
+            .arguments(result.into_iter().chain(secret).chain(title));
+        let limits = Limits {
+            longest: self.wanted.longest + LATEST,
+            grace: GRACE,
+        };
+        let mut last = String::new();
+        let command = child::command(&arguments);
+        let ended = child::watch(command, limits, &self.stop, |line| {
+            match serde_json::from_str::<Value>(line) {
+                Ok(progress) if progress.is_object() => jobs.publish(&event("progress", &progress)),
+                _ => line.clone_into(&mut last),
+            }
+        })
+        .await;
+        let is_stopped = jobs.is_stopped();
+        let reason = last.strip_prefix("sqm: ").unwrap_or(&last).to_owned();
+        test.responsiveness = ended.as_ref().ok().and_then(|(_, output)| responsiveness(output));
+        (test.state, test.error) = match ended {
+            _ if is_stopped => (State::Stopped, None),
+            Ok((status, _)) if status.success() => (State::Done, None),
+            Ok((status, _)) if reason.is_empty() => (State::Failed, Some(status.to_string())),
+            Ok(_) => (State::Failed, Some(reason)),
+            Err(error) => (State::Failed, Some(format!("{error:#}"))),
+        };
+        if let Ok(result) = fs::metadata(&file) {
+            test.bytes = Some(result.len());
+            match compare::judge(state, &file).await {
+                Ok((run, plots)) => {
+                    test.verdict = Some(run.verdict);
+                    test.summary = Some(run.summary);
+                    test.plots = plots;
+                }
+                Err(problem) => test.error = test.error.or_else(|| Some(problem.message().to_owned())),
+            }
+        }
+        test
+    }
+}
+
+/// Removes the file with the secret, which is no longer needed. A file that is already gone is no error.
+fn discard(secret: Option<PathBuf>) {
+    if let Some(secret) = secret {
         let _ = sqm_files::remove(&secret);
     }
-    let is_stopped = jobs.is_stopped();
-    let reason = last.strip_prefix("sqm: ").unwrap_or(&last).to_owned();
-    test.responsiveness = ended.as_ref().ok().and_then(|(_, output)| responsiveness(output));
-    (test.state, test.error) = match ended {
-        _ if is_stopped => (State::Stopped, None),
-        Ok((status, _)) if status.success() => (State::Done, None),
-        Ok((status, _)) if reason.is_empty() => (State::Failed, Some(status.to_string())),
-        Ok(_) => (State::Failed, Some(reason)),
-        Err(error) => (State::Failed, Some(format!("{error:#}"))),
-    };
-    let file = jobs.file(&test.id);
-    if let Ok(result) = fs::metadata(&file) {
-        test.bytes = Some(result.len());
-        match compare::judge(&state, &file).await {
-            Ok((run, plots)) => {
-                test.verdict = Some(run.verdict);
-                test.summary = Some(run.summary);
-                test.plots = plots;
-            }
-            Err(problem) => test.error = test.error.or_else(|| Some(problem.message().to_owned())),
-        }
-    }
-    jobs.finish(test);
 }
 
 /// The output of `sqm test --rpm --json`, with the protocol's word for each figure.

@@ -17,6 +17,7 @@ export const TONES: Record<State, Tone> = {
     new: 'plain',
     waiting: 'warn',
     stopped: 'warn',
+    paused: 'warn',
     unconfirmed: 'warn',
     drifted: 'warn',
     contested: 'bad',
@@ -83,7 +84,8 @@ function LastGrade({ running }: { running: string | null }) {
     const { answer, again } = useAnswer(api.tests);
     useEffect(() => void again(), [running]);
     if (!answer) return null;
-    const last = answer.tests.find(({ verdict }) => verdict?.grade);
+    // A test during a pause of the shaping says nothing about the line as it is now.
+    const last = answer.tests.find(({ verdict, pair }) => verdict?.grade && (pair?.is_shaped ?? true));
     const grade = last?.verdict?.grade;
     return (
         <section class="card" aria-label={t('dashboard.last_grade')}>
@@ -131,7 +133,7 @@ function Line({ status, curves, period }: { status: InterfaceStatus; curves: Cur
                     <span class="small soft">{t('dashboard.for', { time: duration(status.for_seconds) })}</span>
                 </span>
             </div>
-            {status.why && <Notice tone={TONES[status.state]}>{status.why}</Notice>}
+            <Why status={status} />
             {device && !device.up && <Notice tone="warn">{t('dashboard.down')}</Notice>}
             {device?.up && !device.carrier && <Notice tone="warn">{t('dashboard.no_carrier')}</Notice>}
             <div class="two">
@@ -143,6 +145,14 @@ function Line({ status, curves, period }: { status: InterfaceStatus; curves: Cur
             <Tins download={status.download} upload={status.upload} />
         </section>
     );
+}
+
+/** Why the line is not shaped. */
+function Why({ status: { state, why, paused_for_seconds } }: { status: InterfaceStatus }) {
+    if (state === 'paused') {
+        return <Notice tone="warn">{t('dashboard.paused', { n: Math.ceil(paused_for_seconds ?? 0) })}</Notice>;
+    }
+    return why && <Notice tone={TONES[state]}>{why}</Notice>;
 }
 
 function CurrentFigures({ name, direction }: { name: 'download' | 'upload'; direction: Direction | null }) {

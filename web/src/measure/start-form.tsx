@@ -13,13 +13,19 @@ interface Props {
     children: ComponentChildren;
     /** Fields under "Advanced". */
     more?: ComponentChildren;
+    /** A second way to start, with a button and a help text of its own. */
+    other?: { text: string; help: string; start: () => Promise<void> } | null;
 }
 
-export function StartForm({ about, isHidden = false, start, children, more }: Props) {
+/** The name of the button for the second way to start. */
+const OTHER = 'other';
+
+export function StartForm({ about, isHidden = false, start, children, more, other }: Props) {
     const { error, isBusy, attempt } = useAttempt();
     const submit = (event: Event) => {
         event.preventDefault();
-        void attempt(start);
+        const isOther = (event as SubmitEvent).submitter?.getAttribute('name') === OTHER;
+        void attempt(isOther && other ? other.start : start);
     };
     return (
         <form class="card" hidden={isHidden} onSubmit={submit}>
@@ -30,11 +36,21 @@ export function StartForm({ about, isHidden = false, start, children, more }: Pr
                 <div class="fields">{more}</div>
             </details>
             <Failed error={error} />
-            <div>
+            <div class="row">
                 <button type="submit" class="main" disabled={isBusy}>
                     {t('do.start')}
                 </button>
+                {other && (
+                    <button type="submit" name={OTHER} disabled={isBusy} aria-describedby="other-help">
+                        {other.text}
+                    </button>
+                )}
             </div>
+            {other && (
+                <p id="other-help" class="help">
+                    {other.help}
+                </p>
+            )}
         </form>
     );
 }

@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import { api, type Test, type TestWanted } from '../api';
 import { t } from '../i18n';
+import { useStore } from '../store';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { CLOUDFLARE, NETWORK_QUALITY } from './public-servers';
 import { serverOf } from './server';
@@ -38,12 +39,21 @@ export function Start({ isHidden, kinds, last, started }: Props) {
         set: (value: string) => setFields((before) => ({ ...before, [name]: value })),
     });
     const start = async () => started(await api.startTest(wanted(way, fields, isTrusting)));
+    const { status } = useStore();
+    const shaped = (status?.interfaces ?? []).filter(({ state }) => state === 'shaped').map((one) => one.interface);
+    const [chosen, setChosen] = useState('');
+    const line = shaped.find((name) => name === chosen) ?? shaped[0];
+    const startBoth = async () => {
+        if (line === undefined) return;
+        await started(await api.startTest({ ...wanted(way, fields, isTrusting), without_and_with: line }));
+    };
     const seconds = Number(fields.seconds) || 30;
     return (
         <StartForm
             isHidden={isHidden}
             about={way === 'rpm' ? t('test.help_rpm') : t('test.help', { n: seconds + 10 })}
             start={start}
+            other={line === undefined ? null : { text: t('pair.start'), help: t('pair.start_help', { name: line }), start: startBoth }}
             more={
                 <>
                     {way === 'server' && (
@@ -67,6 +77,16 @@ export function Start({ isHidden, kinds, last, started }: Props) {
                         required
                         {...field('seconds')}
                     />
+                    {shaped.length > 1 && (
+                        <ChoiceField
+                            id="test-line"
+                            label={t('pair.line')}
+                            help={t('pair.line_help')}
+                            value={line ?? ''}
+                            choices={shaped.map((name) => ({ value: name, text: name }))}
+                            choose={setChosen}
+                        />
+                    )}
                     {way === 'server' && <SecretField {...field('secret')} />}
                     {way === 'url' && (
                         <HostField

@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Progress, type Responsiveness, type ResponsivenessOf, type Test } from '../api';
 import { maybe, number, t } from '../i18n';
+import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
@@ -12,6 +13,7 @@ import { Table } from '../ui/table';
 import { bytes, significant } from '../units';
 import { GradeView } from './grade';
 import { testName } from './name';
+import { PairView } from './pair';
 
 export function TestResultView({ id, ended }: { id: string; ended: () => Promise<void> }) {
     const { answer: test, error, again } = useAnswer(() => api.test(id));
@@ -44,9 +46,11 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
             address.testLive(test.id),
             {
                 progress: (next) => setProgress((before) => inOrder(before, next)),
-                end: () => {
+                end: ({ pair }) => {
                     end();
                     void ended();
+                    // The second test of a pair has begun.
+                    if (pair && !pair.is_shaped && pair.other) go('test', pair.other);
                 },
             },
             // The test may have ended between the request for its state and this connection.
@@ -85,6 +89,11 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
                 {t('test.running', { n: Math.round(last?.elapsed_s ?? 0), total: Math.round(total) })}
                 {last && ` · ${t(`test.stage.${last.stage}`)}`}
             </p>
+            {test.pair && (
+                <Notice>
+                    <p>{t(test.pair.is_shaped ? 'pair.running_with' : 'pair.running_without', { name: test.pair.interface })}</p>
+                </Notice>
+            )}
             <progress aria-label={testName(test)} max={total} value={last?.elapsed_s ?? 0} />
             <Failed error={error} />
             <Chart
@@ -136,6 +145,8 @@ function Result({ test }: { test: Test }) {
             </div>
             {test.state === 'stopped' && <Notice tone="warn">{t('test.partial')}</Notice>}
             <Errors messages={test.error ? [test.error] : []} />
+            {test.pair?.other && <PairView test={test} other={test.pair.other} />}
+            {test.pair && !test.pair.other && <Notice tone="warn">{t('pair.no_second', { name: test.pair.interface })}</Notice>}
             {test.summary && (
                 <div class="row verdict">
                     <GradeView grade={test.verdict?.grade} />

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HOST, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -11,15 +12,18 @@ use sqm_api::VERSION;
 use sqm_api::configuration::{Apply, Configure, Configured};
 use sqm_api::doctor::Doctor;
 use sqm_api::error::{Code, Errors};
+use sqm_api::pause::{MAX_SECONDS, Pause};
 use sqm_api::route::{ROUTES, Route};
 use sqm_api::status::Status;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
+use tokio::sync::mpsc::WeakSender;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::helpers;
 use crate::metrics;
 use crate::shared::{Command, Refused, Shared};
-use sqm_http::{AllowedHosts, BodyError, ConnectionSlot, Found, ResponseBody, full, json};
+use sqm_http::{AllowedHosts, BodyError, ConnectionSlot, Found, KEEP_ALIVE, ResponseBody, full, json};
 use sqm_kernel::status::InterfaceStatus;
 
 /// The longest time for a confirmation, seconds; a choice.
@@ -27,6 +31,11 @@ const MAX_CONFIRM: u32 = 3600;
 /// How long to wait for the main loop; a choice. It answers within milliseconds, unless another program holds the lock of the
 /// state folder.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The time between two comments to the client of a pause; a choice. The line of a client that has gone is shaped again after that.
+const PAUSE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+const TOO_MANY_STREAMS: &str = "there are too many event streams already";
 
 /// The ID of the user of `--admin-user`.
 static ADMIN: OnceLock<u32> = OnceLock::new();
@@ -128,6 +137,7 @@ async fn carry_out(
         Route::Plan => plan(shared).await,
         Route::Events => events(shared, slot),
         Route::Apply => apply(shared, request).await,
+        Route::Pause => pause(shared, slot, request).await,
         Route::Configuration => configuration(shared).await,
         Route::Configure => configure(shared, request).await,
         Route::Confirm => configured(send_command(shared, |reply| Command::Confirm { reply }).await),
@@ -189,10 +199,7 @@ async fn plan(shared: &Shared) -> Response<ResponseBody> {
 
 fn events(shared: &Shared, slot: &ConnectionSlot<Option<u32>>) -> Response<ResponseBody> {
     let Some(permit) = slot.stream_permit() else {
-        return refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "there are too many event streams already",
-        );
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_STREAMS);
     };
     let mut answer = sqm_http::events(shared.journal.subscribe());
     answer.body_mut().hold(permit);
@@ -301,6 +308,53 @@ async fn apply(shared: &Shared, request: Request<Incoming>) -> Response<Response
         Some(Ok(())) => json(StatusCode::OK, &with_queues(shared)),
         Some(Err(errors)) => unprocessable(errors),
         None => busy(),
+    }
+}
+
+/// Pauses an interface while the connection is open.
+async fn pause(
+    shared: &Shared,
+    slot: &ConnectionSlot<Option<u32>>,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    let wanted: Pause = match read_json(request).await {
+        Ok(wanted) => wanted,
+        Err(refusal) => return refusal,
+    };
+    if !(1..=MAX_SECONDS).contains(&wanted.seconds) {
+        let message = format!("seconds is from 1 to {MAX_SECONDS}");
+        return refusal(StatusCode::BAD_REQUEST, &message);
+    }
+    let Some(permit) = slot.stream_permit() else {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_STREAMS);
+    };
+    let paused = send_command(shared, |reply| Command::Pause {
+        interface: wanted.interface,
+        longest: Duration::from_secs(wanted.seconds.into()),
+        reply,
+    });
+    match paused.await {
+        Some(Ok(pause)) => {
+            tokio::spawn(probe_client(pause.sender));
+            let mut answer = sqm_http::events(pause.events);
+            answer.body_mut().hold(permit);
+            answer.body_mut().hold(pause.guard);
+            answer
+        }
+        Some(Err(errors)) => unprocessable(errors),
+        None => busy(),
+    }
+}
+
+/// Sends comments to the client of a pause until the pause is over. A client may close its sending half and still read, so only a
+/// failed write shows that it has gone.
+async fn probe_client(sender: WeakSender<Bytes>) {
+    loop {
+        tokio::time::sleep(PAUSE_PROBE_INTERVAL).await;
+        let Some(sender) = sender.upgrade() else { return };
+        if let Err(TrySendError::Closed(_)) = sender.try_send(KEEP_ALIVE) {
+            return;
+        }
     }
 }
 

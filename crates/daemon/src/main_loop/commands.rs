@@ -20,6 +20,15 @@ impl Daemon {
                     self.reconcile();
                     let _ = reply.send(outcome);
                 }
+                Command::Pause {
+                    interface,
+                    longest,
+                    reply,
+                } => {
+                    // A pause that its client no longer waits for is dropped here, which ends it.
+                    let _ = reply.send(self.pause(interface, longest));
+                }
+                Command::EndPause(id) => self.end_pause(id),
                 Command::Plan { reply } => {
                     let plans = self.shaper.current_plans();
                     let json = plans.map(|plans| {

@@ -1,6 +1,7 @@
 //! Writes the rates that the autorate threads want.
 
 use super::Daemon;
+use crate::autorate::LineConfig;
 use crate::clock::monotonic;
 use crate::reconciler::Event;
 use sqm_api::journal::LogKind;
@@ -10,9 +11,16 @@ use sqm_process::logging::Level;
 impl Daemon {
     /// Starts and stops autorate threads by the configuration, and writes the rates that they want.
     pub(super) fn run_autorate(&mut self) {
+        // No controller follows a line that is not shaped: it would take the line's own queue for one of the shaper.
+        let sections = self.reconciler.sections().iter();
+        let paused: Vec<_> = sections
+            .filter(|section| section.paused_until().is_some())
+            .collect();
+        let is_paused = |line: &&LineConfig| paused.iter().any(|section| section.interface == line.interface);
         let lines = &self.shaper.configuration.autorates;
+        let lines: Vec<_> = lines.iter().filter(|line| !is_paused(line)).cloned().collect();
         let context = self.shared.autorate_context();
-        let changes = self.autorate.configure(lines, &context, monotonic());
+        let changes = self.autorate.configure(&lines, &context, monotonic());
         for (interface, text) in changes.messages {
             self.log(Level::INFO, LogKind::Autorate, Some(&interface), text);
         }

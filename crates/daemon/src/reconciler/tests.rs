@@ -456,3 +456,129 @@ proptest! {
         }
     }
 }
+
+/// A reconciler whose interface is paused from now on for this many seconds.
+fn paused(seconds: u64) -> Bench {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    let until = bench.now + Nanos(seconds * SECOND);
+    bench.on(Event::PauseRequested {
+        interface: "wan0".to_owned(),
+        until,
+    });
+    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Pause)));
+    bench.ends(Outcome::Paused);
+    assert_eq!(bench.state(), State::Paused);
+    bench
+}
+
+#[test]
+fn a_pause_ends_by_itself_to_the_nanosecond_whatever_happens_meanwhile() {
+    let mut bench = paused(100);
+    let until = bench.section().paused_until().unwrap();
+    for event in [
+        Event::QueuesChanged(7),
+        Event::FirewallChanged,
+        Event::RatesChanged("wan0".to_owned()),
+        Event::EventsLost,
+    ] {
+        bench.on(event);
+        assert_eq!(bench.wait().1, check(Some(7), Request::StayPaused));
+        bench.ends(Outcome::Paused);
+        assert_eq!(bench.state(), State::Paused);
+    }
+    while bench.now < until {
+        let (_, action) = bench.wait();
+        if bench.now < until {
+            assert_eq!(action, check(Some(7), Request::StayPaused));
+            bench.ends(Outcome::Paused);
+        } else {
+            assert_eq!(action, check(Some(7), Request::Apply));
+        }
+    }
+    assert_eq!(bench.now, until);
+    assert_eq!(bench.section().paused_until(), None);
+    bench.ends(Outcome::Changed {
+        index: 7,
+        changes: vec!["cake".to_owned()],
+        own: true,
+    });
+    assert_eq!(bench.state(), State::Shaped);
+    assert_eq!(bench.section().repaired, 0);
+}
+
+#[test]
+fn a_pause_ends_with_its_client_a_reload_or_a_request_to_apply() {
+    for event in [
+        Event::PauseEnded("wan0".to_owned()),
+        Event::Configured(vec![wan0()]),
+        Event::ApplyRequested("wan0".to_owned()),
+    ] {
+        let mut bench = paused(60);
+        bench.on(event.clone());
+        assert_eq!(
+            bench.wait(),
+            (Nanos(0), check(Some(7), Request::Apply)),
+            "{event:?}"
+        );
+        bench.ends(Outcome::AsPlanned { index: 7 });
+        assert_eq!(bench.state(), State::Shaped);
+        // The client of a pause that is over changes nothing.
+        bench.on(Event::PauseEnded("wan0".to_owned()));
+        assert_eq!(bench.wait(), (CHECK_INTERVAL, check(Some(7), Request::Check)));
+    }
+    let mut bench = paused(60);
+    bench.on(Event::RolledBack {
+        interfaces: vec![wan0()],
+        stopped: Vec::new(),
+    });
+    assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::RollBack)));
+}
+
+#[test]
+fn another_program_that_shapes_a_paused_interface_ends_the_pause() {
+    let mut bench = paused(60);
+    bench.on(Event::QueuesChanged(7));
+    assert_eq!(bench.wait().1, check(Some(7), Request::StayPaused));
+    bench.ends(Outcome::AsPlanned { index: 7 });
+    assert_eq!(bench.state(), State::Shaped);
+    assert_eq!(bench.section().paused_until(), None);
+}
+
+#[test]
+fn a_paused_device_that_is_recreated_stays_paused_until_the_time_is_over() {
+    let mut bench = paused(60);
+    let until = bench.section().paused_until().unwrap();
+    bench.on(Event::DeviceRemoved(7));
+    assert_eq!(bench.wait().1, check(Some(7), Request::StayPaused));
+    bench.ends(Outcome::Absent(None));
+    assert_eq!(bench.state(), State::Waiting);
+    bench.device(8, "wan0", 1500);
+    assert_eq!(bench.wait().1, check(None, Request::StayPaused));
+    bench.ends(Outcome::Paused);
+    assert_eq!(bench.state(), State::Paused);
+    loop {
+        let (_, action) = bench.wait();
+        if bench.now >= until {
+            assert_eq!(action, check(None, Request::Apply));
+            break;
+        }
+        bench.ends(Outcome::Paused);
+    }
+}
+
+#[test]
+fn a_pause_waits_for_another_sqm_program_to_end() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    let until = bench.now + Nanos(60 * SECOND);
+    bench.on(Event::PauseRequested {
+        interface: "wan0".to_owned(),
+        until,
+    });
+    bench.wait();
+    bench.ends(Outcome::Busy {
+        request: Request::Pause,
+    });
+    assert_eq!(bench.wait(), (POLL_INTERVAL, check(Some(7), Request::Pause)));
+}

@@ -491,15 +491,33 @@ is_stopped() {
     tc qdisc show dev $2 | grep cake && echo "$1: $2 is shaped"
     sqm status --daemon | grep -q "^$2: stopped" || { echo "$1: the status does not say so"; sqm status --daemon; }
 }
+# Pauses an interface in the background, until the daemon ends the pause or the client is killed.
+pause() {
+    python3 - "$1" "$2" >/tmp/pause <<'PYTHON' &
+import json, socket, sys
+s = socket.socket(socket.AF_UNIX); s.connect("/run/sqm/api.sock")
+body = json.dumps({"interface": sys.argv[1], "seconds": int(sys.argv[2])})
+s.sendall(f"POST /v1/pause HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+for part in iter(lambda: s.recv(65536), b""): print(part.decode(), flush=True)
+PYTHON
+    client=$!
+    for n in $(seq 100); do grep -qs 'event: paused' /tmp/pause && return; sleep 0.1; done
+    echo "$1 cannot be paused: $(cat /tmp/pause)"
+}
+is_paused() {
+    tc qdisc show dev $2 | grep -E 'cake|ingress' && echo "$1: $2 is shaped"
+    sqm status --daemon | grep -q "^$2: paused" || { echo "$1: the status does not say so"; sqm status --daemon; }
+}
+is_verified() { verified || echo "$1: not as planned: $(cat /tmp/said)"; }
 holds() { tc qdisc show dev $2 root | grep -q "bandwidth $3 " || { echo "$1: $2 holds $(tc qdisc show dev $2 root)"; } }
 counts() { sqm status --daemon | grep -q "^$2: shaped.*repaired: $3" || { echo "$1:"; sqm status --daemon; }; }
 sections() { for device in d0 d1; do sed "s/'d0'/'$device'/; s/4400/$1/" /tmp/one; done; }
 "#;
 
 /// An interface that was stopped by hand stays stopped when a change is rolled back, whether it was stopped before
-/// the change or after it.
+/// the change or after it. A paused interface, in contrast, is shaped again however the pause ends.
 #[test]
-fn a_rollback_does_not_start_an_interface_stopped_by_hand() {
+fn a_rollback_does_not_start_an_interface_stopped_by_hand_and_every_pause_ends() {
     let home = boot();
     nothing_to_say(
         &home,
@@ -518,6 +536,19 @@ fn a_rollback_does_not_start_an_interface_stopped_by_hand() {
              sqm start --config /tmp/one d0 >/dev/null; sleep 1; holds 'started since' d0 4400Kbit
              sqm stop d0 >/dev/null; umount sqm; sleep 70; is_stopped 'the file is back' d0
              put other 0; sleep 1; holds 'kept' d0 5Mbit; holds 'kept' d1 5Mbit
+
+             pause d0 30; is_paused 'paused' d0; holds 'the other line' d1 5Mbit
+             api POST /pause '{{\"interface\":\"d0\",\"seconds\":9}}' | grep -q 'd0 is not shaped' || echo 'paused twice'
+             api POST /pause '{{\"interface\":\"d1\",\"seconds\":121}}' | grep -q 'from 1 to 120' || echo 'paused for too long'
+             ip link set d0 mtu 1400; sleep 20; is_paused 'after an event' d0
+             sleep 10; wait $client; is_verified 'the time is over'
+             pause d0 120; kill $client; wait $client 2>/dev/null; sleep 3; is_verified 'the client has gone'
+             pause d0 120; api POST /apply '{{\"interface\":\"d0\"}}' >/dev/null; is_verified 'resumed'; wait $client
+             pause d0 120; sqm start --config sqm d0 >/dev/null; sleep 1; is_verified 'sqm start'
+             sqm status --daemon | grep -q '^d0: shaped' || echo 'a start by hand does not end the pause'
+             pause d0 120; kill -HUP $daemon; sleep 1; is_verified 'reload'
+             pause d0 120; kill -KILL $daemon; wait $daemon $client 2>/dev/null; tc qdisc show dev d0 | grep cake
+             start_daemon; within_a_second 'the next daemon'
              kill -TERM $daemon; wait $daemon; true"
         ),
     );
@@ -659,6 +690,32 @@ fn a_change_by_the_page_reaches_the_kernel_and_is_rolled_back_unless_confirmed()
          ask POST /config/revert | grep -q '200 OK' || echo 'it cannot be put back'
          holds 'put back' 2Mbit 2mbit
          ask GET /status | grep -q '"shaped_bits_per_sec":2000000' || echo "the page does not show it: $(ask GET /status)"
+
+         # A pair of tests, without and with SQM. The first server does not answer. Tests without load: d0 has no limit of its own, so
+         # a load would take the lab hours.
+         pair() {
+             ask POST /tests "{\"host\":\"$1\",\"kind\":\"ping\",\"duration_s\":6,\"without_and_with\":\"d0\"}" >/tmp/said
+             grep -q '202 Accepted' /tmp/said || echo "$1: $(cat /tmp/said)"
+             tc qdisc show dev d0 | grep cake && echo "$1: shaped during the test without SQM"
+             ask GET /status | grep -q '"state":"paused"' || echo "$1: the page does not show the pause"
+             for n in $(seq 100); do ask GET /tests | grep -q '"running":null' && break; sleep 1; done
+             verified || echo "$1: not as planned after the tests: $(cat /tmp/said)"
+             ask GET /tests | tail -n 1 >/tmp/tests
+         }
+         pair 10.9.0.9
+         grep -q '"is_shaped":true' tests && echo "a second test after a failed one: $(cat tests)"
+         (exec ip netns exec core sqm serve >>/tmp/log 2>&1) & server=$!
+         for n in $(seq 100); do ip netns exec core ss -ltn | grep -q :35353 && break; sleep 0.1; done
+         pair 10.9.0.2
+         python3 - <<'PYTHON' || cat tests
+import json
+by_id = {one["id"]: one for one in json.load(open("/tmp/tests"))["tests"]}
+second, first = list(by_id.values())[:2]
+assert second["pair"] == {"interface": "d0", "is_shaped": True, "other": first["id"]}, second
+assert first["pair"] == {"interface": "d0", "is_shaped": False, "other": second["id"]}, first
+assert first["state"] == second["state"] == "done", (first, second)
+PYTHON
+         kill -TERM $server
          kill -TERM $web $daemon; wait $web $daemon
          true"#,
     );
