@@ -39,6 +39,9 @@ export type TunePlot = Schemas['TunePlot'];
 export type Diagnosis = Schemas['Diagnosis'];
 export type DoctorFinding = Schemas['DoctorFinding'];
 
+/** The width of a picture: for a large screen, or for a phone. */
+export type Sheet = 'wide' | 'narrow';
+
 type Method = 'get' | 'post' | 'put' | 'delete';
 
 /** The paths that have this method. */
@@ -195,9 +198,10 @@ export const api = {
 /** URLs of links, pictures and streams. */
 export const address = {
     file: (id: string) => url('/tests/{id}/result.flent.gz', { id }),
-    plot: (id: string, plot: Plot) => url('/tests/{id}/plots/{plot}.svg', { id, plot }),
-    comparison: (ids: string[], plot: Plot) => url('/compare/{plot}.svg', { ids: ids.join(','), plot }),
-    tune: (plot: TunePlot) => url('/tune/plots/{plot}.svg', { plot }),
+    plot: (id: string, plot: Plot, sheet: Sheet) => url('/tests/{id}/plots/{plot}.svg', { id, plot, sheet }),
+    comparison: (ids: string[], plot: Plot, sheet: Sheet) =>
+        url('/compare/{plot}.svg', { ids: ids.join(','), plot, sheet }),
+    tune: (plot: TunePlot, sheet: Sheet) => url('/tune/plots/{plot}.svg', { plot, sheet }),
     report: url('/report', {}),
     live: (hz: number): Stream<{ sample: Sample }> => url('/live', { hz }),
     events: url('/events', {}) as Stream<Record<LogEntry['kind'], LogEntry>>,

@@ -99,8 +99,9 @@ export async function legible(page) {
             [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
         );
         const small = texts.filter((element) => Number.parseFloat(getComputedStyle(element).fontSize) < least);
-        // The server draws pictures 960 px wide, with text of 13 px.
-        const pictures = [...document.querySelectorAll('img.plot')].filter(({ clientWidth }) => (13 * clientWidth) / 960 < least);
+        // The server draws wide pictures in 960 px with text of 13 px, and narrow ones in 300 px with a smallest text of 11.5 px.
+        const scale = ({ clientWidth, currentSrc }) => (currentSrc.includes('sheet=narrow') ? (11.5 * clientWidth) / 300 : (13 * clientWidth) / 960);
+        const pictures = [...document.querySelectorAll('img.plot')].filter((picture) => scale(picture) < least);
         const cut = [...document.querySelectorAll('table')].filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth + 1);
         return [...small, ...pictures, ...cut].map((element) => element.outerHTML.slice(0, 120));
     }, LEGIBLE_PX);

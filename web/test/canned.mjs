@@ -102,5 +102,10 @@ export const TUNE_STEPS = [
     'both: verified with both directions full: +3.4 ms',
 ];
 
-export const PICTURE = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 240"><style>path{fill:none;stroke:#0072b2;stroke-width:3}</style>
-<rect width="600" height="240" fill="#fff"/><path d="M20 200 C 200 190 220 60 580 30"/></svg>`;
+/** A picture for each width: `sheet` in the query of the request. */
+export const PICTURES = {
+    wide: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 384"><style>path{fill:none;stroke:#0072b2;stroke-width:3}</style>
+<rect width="960" height="384" fill="#fff"/><path d="M20 340 C 300 330 350 90 930 40"/></svg>`,
+    narrow: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 240"><style>path{fill:none;stroke:#0072b2;stroke-width:3}</style>
+<rect width="300" height="240" fill="#fff"/><path d="M20 200 C 100 190 110 60 280 30"/></svg>`,
+};

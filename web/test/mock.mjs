@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { LINKS, OPTIONS, PICTURE, TESTS, TUNE_STEPS } from './canned.mjs';
+import { LINKS, OPTIONS, PICTURES, TESTS, TUNE_STEPS } from './canned.mjs';
 import { judgeAnswer, judgeEvent } from './contract.mjs';
 
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
@@ -116,8 +116,8 @@ export class Mock {
 
     #route(what, url, body, response) {
         const test = /^(GET|POST|DELETE) tests\/([^/]+)(?:\/(.+))?$/.exec(what);
-        if (test) return this.#test(test[1], test[2], test[3], response);
-        if (/^GET (compare|tune\/plots)\//.test(what)) return picture(response);
+        if (test) return this.#test(test[1], test[2], test[3], url, response);
+        if (/^GET (compare|tune\/plots)\//.test(what)) return picture(response, url);
         switch (what) {
             case 'GET session':
                 return json(response, this.#session());
@@ -293,11 +293,11 @@ export class Mock {
         }
     }
 
-    #test(method, id, part, response) {
+    #test(method, id, part, url, response) {
         const at = this.tests.findIndex((test) => test.id === id);
         const test = this.tests[at];
         if (!test) return problem(response, 404, 'not-found', 'there is no such test');
-        if (part?.startsWith('plots/')) return part.includes('tcp') ? problem(response, 404, 'not-found', 'nothing to draw') : picture(response);
+        if (part?.startsWith('plots/')) return part.includes('tcp') ? problem(response, 404, 'not-found', 'nothing to draw') : picture(response, url);
         if (part === 'live' && this.failsTests) {
             setTimeout(() => {
                 this.tests[at] = { ...TESTS[2], id, host: test.host, title: test.title };
@@ -413,8 +413,8 @@ function problem(response, status, code, message, more = {}) {
     json(response, { code, message, ...more }, status);
 }
 
-function picture(response) {
-    response.writeHead(200, { 'Content-Type': 'image/svg+xml' }).end(PICTURE);
+function picture(response, url) {
+    response.writeHead(200, { 'Content-Type': 'image/svg+xml' }).end(PICTURES[url.searchParams.get('sheet')]);
 }
 
 const revision = (text) => createHash('sha256').update(text).digest('hex').slice(0, 16);

@@ -251,8 +251,9 @@ test('one button tests without SQM and then with it, and shows both grades side 
     await shot(page, 'test-pair-1280-light');
     await page.setViewportSize({ width: 390, height: 844 });
     await fits(page);
-    await legible(page);
+    // Loads the pictures of this width.
     await shot(page, 'test-pair-390-light');
+    await legible(page);
     // A line that is paused says so, and until when.
     mock.state = 'paused';
     await page.goto(`${mock.url}#/dashboard`);

@@ -146,10 +146,11 @@ impl TuneJob {
         job.search.state != State::Running
     }
 
-    /// A picture of the last search, as SVG.
+    /// A picture of the last search, as SVG. `-narrow` behind its name is the one for a phone.
     pub(super) fn picture(&self, name: &str) -> Option<Vec<u8>> {
-        let known = PICTURES.iter().find(|known| **known == name)?;
-        sqm_files::read(&self.picture_file(known), MAX_PICTURE).ok()
+        let kind = name.strip_suffix("-narrow").unwrap_or(name);
+        let is_known = PICTURES.contains(&kind);
+        is_known.then(|| sqm_files::read(&self.picture_file(name), MAX_PICTURE).ok())?
     }
 
     fn picture_file(&self, picture: &str) -> PathBuf {

@@ -9,16 +9,15 @@ pub(crate) mod frame;
 mod rrul;
 mod run;
 mod series;
+mod sheet;
 mod totals;
 
-pub use boxes::box_combine;
 pub use cdf::ping_cdf;
 pub use comparison::latency_comparison;
-pub use flows::{per_flow, tcp};
 pub(crate) use frame::{goodput, latency};
 pub use rrul::rrul;
 pub use run::Run;
-pub use totals::totals;
+pub use sheet::Sheet;
 
 /// The kinds of pictures, with Flent's names where it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,21 +65,21 @@ impl Plot {
     }
 
     /// The picture of these tests, or of the first one if the kind shows a single test. `None` if there is nothing to draw.
-    pub fn draw(self, runs: &[Run<'_>]) -> Option<String> {
+    pub fn draw(self, runs: &[Run<'_>], sheet: Sheet) -> Option<String> {
         let first = runs.first()?;
         let has_probes = runs
             .iter()
             .any(|run| run.result.probes.iter().any(|p| !p.samples.is_empty()));
         let has_flows = runs.iter().any(|run| !run.result.flows.is_empty());
         match self {
-            Self::AllScaled => (has_flows || has_probes).then(|| rrul(first.result)),
-            Self::PingCdf => has_probes.then(|| ping_cdf(runs)),
-            Self::BoxCombine => (has_flows || has_probes).then(|| box_combine(runs)),
-            Self::Totals => (has_flows || has_probes).then(|| totals(runs)),
-            Self::PerFlow => (!first.result.flows.is_empty()).then(|| per_flow(first.result)),
+            Self::AllScaled => (has_flows || has_probes).then(|| rrul::on(first.result, sheet)),
+            Self::PingCdf => has_probes.then(|| cdf::on(runs, sheet)),
+            Self::BoxCombine => (has_flows || has_probes).then(|| boxes::box_combine(runs, sheet)),
+            Self::Totals => (has_flows || has_probes).then(|| totals::totals(runs, sheet)),
+            Self::PerFlow => (!first.result.flows.is_empty()).then(|| flows::per_flow(first.result, sheet)),
             Self::Tcp => {
                 let known = first.result.flows.iter().any(|flow| !flow.sender.is_empty());
-                known.then(|| tcp(first.result))
+                known.then(|| flows::tcp(first.result, sheet))
             }
         }
     }
@@ -124,11 +123,53 @@ mod tests {
         ];
         for plot in Plot::ALL {
             let count = if plot.is_of_one() { 1 } else { 2 };
-            insta::assert_snapshot!(plot.name(), plot.draw(&runs[..count]).unwrap());
+            insta::assert_snapshot!(plot.name(), plot.draw(&runs[..count], Sheet::Wide).unwrap());
         }
     }
 
-    /// The texts of a picture with their places: left and right edge, estimated from seven pixels for each character, and baseline.
+    #[test]
+    fn nothing_leaves_a_narrow_picture_or_covers_another_text_there() {
+        let (before, after) = (full(), example("after, with a longer title", 3.0, 19.0, 3.8));
+        let runs = [
+            Run {
+                name: "before: a test with a rather long name that needs several lines",
+                result: &before,
+            },
+            Run {
+                name: "after",
+                result: &after,
+            },
+        ];
+        for plot in Plot::ALL {
+            for count in 1..=if plot.is_of_one() { 1 } else { 2 } {
+                let picture = plot.draw(&runs[..count], Sheet::Narrow).unwrap();
+                assert!(picture.contains("viewBox=\"0 0 300 "), "{plot:?}");
+                let height: f64 = picture
+                    .split(" height=\"")
+                    .nth(1)
+                    .unwrap()
+                    .split('"')
+                    .next()
+                    .unwrap()
+                    .parse()
+                    .unwrap();
+                let all = texts(&picture);
+                assert!(all.len() > 8, "{plot:?}: {all:?}");
+                for (row, (left, right, y, text)) in all.iter().enumerate() {
+                    assert!(
+                        *left >= 0.0 && *right <= 308.0 && *y < height,
+                        "{plot:?}: {left} to {right}, {y} of {height}: {text}"
+                    );
+                    let over = all[row + 1..]
+                        .iter()
+                        .find(|(l, r, other, _)| (other - y).abs() < 11.0 && l < right && r > left);
+                    assert!(over.is_none(), "{plot:?}: '{text}' and {over:?}");
+                }
+            }
+        }
+    }
+
+    /// The texts of a picture with their places: left and right edge, estimated from the size of the font, and baseline.
     fn texts(svg: &str) -> Vec<(f64, f64, f64, String)> {
         let attribute = |line: &str, name: &str| -> String {
             let from = line.split(&format!(" {name}=\"")).nth(1).unwrap();
@@ -139,7 +180,8 @@ mod tests {
             .filter(upright)
             .map(|line| {
                 let text = line.split('>').nth(1).unwrap().split('<').next().unwrap();
-                let width = text.chars().count() as f64 * 7.0;
+                let size: f64 = attribute(line, "font-size").parse().unwrap();
+                let width = text.chars().count() as f64 * size * 0.56;
                 let x: f64 = attribute(line, "x").parse().unwrap();
                 let left = match attribute(line, "text-anchor").as_str() {
                     "start" => x,
@@ -191,7 +233,7 @@ mod tests {
         for (bloat, down, up) in [(1200.0, 98.0, 31.0), (3.0, 9.4, 940.0), (90_000.0, 0.3, 0.1)] {
             let (before, after) = (example("a", bloat, down, up), example("b", 1.0, down, up));
             let runs = [("a", &before), ("b", &after)].map(|(name, result)| Run { name, result });
-            let picture = box_combine(&runs);
+            let picture = boxes::box_combine(&runs, Sheet::Wide);
             let all = texts(&picture);
             // The values of all columns have one baseline.
             let zero = all.iter().find(|(.., text)| text == "0").unwrap().2;
@@ -237,7 +279,7 @@ mod tests {
             result: &empty,
         }];
         for plot in Plot::ALL {
-            assert_eq!(plot.draw(&runs), None);
+            assert_eq!(plot.draw(&runs, Sheet::Wide), None);
         }
         let mut silent = full();
         for flow in &mut silent.flows {
@@ -249,10 +291,13 @@ mod tests {
         let silent = TestResult::new(silent.meta, silent.phases, silent.flows, silent.probes);
         for plot in Plot::ALL {
             let picture = plot
-                .draw(&[Run {
-                    name: "silent",
-                    result: &silent,
-                }])
+                .draw(
+                    &[Run {
+                        name: "silent",
+                        result: &silent,
+                    }],
+                    Sheet::Wide,
+                )
                 .unwrap();
             assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
         }

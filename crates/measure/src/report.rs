@@ -1,13 +1,14 @@
 //! Web pages of results, each in a single file. Pure.
 
+mod comparison;
+
 use std::fmt::Write as _;
 
 use sqm_core::direction::Direction;
 
-use crate::autorate_trace::Recording;
-use crate::compare::Difference;
+pub use self::comparison::comparison;
 use crate::grade::Verdict;
-use crate::plot::{self, Plot, Run};
+use crate::plot;
 use crate::result::TestResult;
 use crate::svg::escape;
 
@@ -29,98 +30,6 @@ pub struct ComparedLine<'a> {
 }
 
 const STYLE: &str = include_str!("report.css");
-
-/// A page of any number of tests, with figures, grades, findings and pictures, and of any number of logs of autorate. The page
-/// loads no other resource.
-pub fn comparison(
-    runs: &[Run<'_>],
-    differences: &[Difference],
-    plots: &[Plot],
-    logs: &[&Recording],
-) -> String {
-    let mut page = head(if runs.is_empty() {
-        "Logs of autorate"
-    } else {
-        "Tests compared"
-    });
-    if !runs.is_empty() {
-        page.push_str(&comparison_table(runs));
-        page.push_str(&difference_list(differences));
-    }
-    let of_logs = plot::autorate::distribution(logs, runs);
-    for picture in logs
-        .iter()
-        .filter_map(|log| plot::autorate::over_time(log))
-        .chain(of_logs)
-    {
-        writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
-    }
-    let (of_one, of_all): (Vec<Plot>, Vec<Plot>) = plots.iter().partition(|plot| plot.is_of_one());
-    for picture in of_all.iter().filter_map(|plot| plot.draw(runs)) {
-        writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
-    }
-    for run in runs {
-        let meta = &run.result.meta;
-        write!(
-            page,
-            "<section>\n<h2>{}</h2>\n<p>{} to {}, {}, {}</p>\n<pre>{}</pre>\n",
-            escape(run.name),
-            escape(&meta.test),
-            escape(&meta.host),
-            escape(&meta.time),
-            escape(&meta.program),
-            escape(&Verdict::of(run.result).to_text())
-        )
-        .expect("a string grows");
-        for picture in of_one.iter().filter_map(|plot| plot.draw(&[*run])) {
-            writeln!(page, "<figure>{picture}</figure>").expect("a string grows");
-        }
-        page.push_str("</section>\n");
-    }
-    page + FOOT
-}
-
-fn comparison_table(runs: &[Run<'_>]) -> String {
-    let mut text = String::from(
-        "<div class=\"wide\"><table>\n<thead><tr><th>Test</th><th class=\"n\">Idle</th><th class=\"n\">Loaded, median</th>\
-         <th class=\"n\">95 %</th><th class=\"n\">99 %</th><th class=\"n\">Download</th><th class=\"n\">Upload</th>\
-         <th class=\"n\">Probes lost</th><th class=\"n\">Grade</th></tr></thead>\n<tbody>\n",
-    );
-    for run in runs {
-        let s = &run.result.summary;
-        let letter = letter(run.result);
-        writeln!(
-            text,
-            "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{} of {}</td><td class=\"n\">{letter}</td></tr>",
-            escape(run.name),
-            plot::latency(s.idle_ms),
-            plot::latency(s.latency_median_ms),
-            plot::latency(s.latency_p95_ms),
-            plot::latency(s.latency_p99_ms),
-            plot::goodput(s.download_mbit),
-            plot::goodput(s.upload_mbit),
-            s.probes_lost,
-            s.probes_sent
-        )
-        .expect("a string grows");
-    }
-    text + "</tbody>\n</table></div>\n"
-}
-
-fn difference_list(differences: &[Difference]) -> String {
-    let mut text = String::new();
-    for difference in differences
-        .iter()
-        .filter(|difference| difference.interval.is_some() || difference.clear)
-    {
-        writeln!(text, "<li>{}</li>", escape(&difference.to_string())).expect("a string grows");
-    }
-    if text.is_empty() {
-        return text;
-    }
-    format!("<ul>\n{text}</ul>\n")
-}
 
 fn head(title: &str) -> String {
     format!(
@@ -257,31 +166,6 @@ fn index(jain: Option<f64>) -> String {
 mod tests {
     use super::*;
     use crate::result::tests::example;
-
-    #[test]
-    fn a_comparison_loads_no_other_resource() {
-        let (before, after) = (
-            example("before", 1200.0, 20.0, 4.0),
-            example("after", 3.0, 19.0, 3.8),
-        );
-        let runs = [
-            Run {
-                name: "<before>",
-                result: &before,
-            },
-            Run {
-                name: "after",
-                result: &after,
-            },
-        ];
-        let page = comparison(&runs, &crate::compare::differences(&runs, None), &Plot::ALL, &[]);
-        for request in ["src=", "@import", "url(", "<script", "<link", "<before>"] {
-            assert!(!page.contains(request), "{request}");
-        }
-        // Three pictures of both tests. For each test two: over time, and its flows. The tests have no TCP samples.
-        assert_eq!(page.matches("<figure>").count(), 3 + 2 * 2);
-        assert!(page.contains("&lt;before&gt;") && page.contains("no grade"));
-    }
 
     #[test]
     fn a_page_loads_no_other_resource() {

@@ -33,6 +33,10 @@ const DARK: [(&str, &str); 11] = [
 
 /// An SVG document. It has its own background, so that it is legible on a page of any colour.
 pub(crate) struct Svg {
+    width: f64,
+    height: f64,
+    description: String,
+    /// The elements so far.
     text: String,
 }
 
@@ -83,15 +87,17 @@ impl Font {
 impl Svg {
     /// An empty picture. Screen readers read the description.
     pub(crate) fn new(width: f64, height: f64, description: &str) -> Self {
-        let mut svg = Self { text: String::new() };
-        svg.push(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             height=\"{height}\" role=\"img\" font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\">"
-        ));
-        svg.push(format_args!("<title>{}</title>", escape(description)));
-        svg.push(format_args!("<style>{}</style>", dark_style()));
-        svg.rect(0.0, 0.0, width, height, GROUND);
-        svg
+        Self {
+            width,
+            height,
+            description: description.to_owned(),
+            text: String::new(),
+        }
+    }
+
+    /// Makes the picture higher.
+    pub(crate) fn grow(&mut self, by: f64) {
+        self.height += by;
     }
 
     fn push(&mut self, element: std::fmt::Arguments<'_>) {
@@ -202,9 +208,17 @@ impl Svg {
         ));
     }
 
-    pub(crate) fn finish(mut self) -> String {
-        self.text.push_str("</svg>\n");
-        self.text
+    pub(crate) fn finish(self) -> String {
+        let Self { width, height, .. } = self;
+        let mut whole = Self::new(width, height, "");
+        whole.push(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" role=\"img\" font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\">"
+        ));
+        whole.push(format_args!("<title>{}</title>", escape(&self.description)));
+        whole.push(format_args!("<style>{}</style>", dark_style()));
+        whole.rect(0.0, 0.0, width, height, GROUND);
+        whole.text + &self.text + "</svg>\n"
     }
 }
 

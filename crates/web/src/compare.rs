@@ -33,6 +33,24 @@ const PLOTS: [(&str, bool); 6] = [
     ("tcp", true),
 ];
 
+/// The width of a picture: for a large screen, or for a phone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sheet {
+    Wide,
+    Narrow,
+}
+
+impl Sheet {
+    /// The parameter `sheet` of a request.
+    pub(super) fn of(query: &Query<'_>) -> Result<Self, Problem> {
+        match query.text("sheet") {
+            None | Some("wide") => Ok(Self::Wide),
+            Some("narrow") => Ok(Self::Narrow),
+            Some(_) => Err(Problem::bad_request("sheet is wide or narrow")),
+        }
+    }
+}
+
 /// A test in the output of `sqm compare --json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Run {
@@ -59,7 +77,7 @@ struct NamedRun<'a> {
 /// The figures of a result, and the names of its pictures that are not empty.
 pub(super) async fn judge(state: &AppState, file: &Path) -> Result<(Run, Vec<String>), Problem> {
     let folder = scratch(state)?;
-    let ended = child_compare("all", &folder.path, &[file.to_owned()]).await?;
+    let ended = child_compare("all", Sheet::Wide, &folder.path, &[file.to_owned()]).await?;
     let mut comparison = understand(&ended)?;
     let drawn = |name: &str| {
         // The name of a picture of one test has no number.
@@ -108,17 +126,17 @@ pub(super) async fn tell(state: &AppState, query: &Query<'_>) -> ApiResult {
     Ok(json(StatusCode::OK, &Comparison { runs, differences }))
 }
 
-pub(super) async fn plot_one(state: &AppState, id: &str, plot: &str) -> ApiResult {
+pub(super) async fn plot_one(state: &AppState, id: &str, plot: &str, query: &Query<'_>) -> ApiResult {
     let known = PLOTS.iter().find(|(name, _)| *name == plot);
     let (name, _) = known.ok_or_else(answers::no_picture)?;
-    draw(state, name, &files(state, &[id])?).await
+    draw(state, name, Sheet::of(query)?, &files(state, &[id])?).await
 }
 
 pub(super) async fn plot(state: &AppState, plot: &str, query: &Query<'_>) -> ApiResult {
     let ids = ids(query)?;
     let known = PLOTS.iter().find(|(name, is_of_one)| *name == plot && !is_of_one);
     let (name, _) = known.ok_or_else(answers::no_picture)?;
-    draw(state, name, &files(state, &ids)?).await
+    draw(state, name, Sheet::of(query)?, &files(state, &ids)?).await
 }
 
 async fn compare(files: &[PathBuf]) -> Result<Comparison<Run>, Problem> {
@@ -133,19 +151,21 @@ fn understand(ended: &Ended) -> Result<Comparison<Run>, Problem> {
         .map_err(|_| Problem::unavailable(format!("the results cannot be read: {}", ended.reason())))
 }
 
-async fn child_compare(plot: &str, folder: &Path, files: &[PathBuf]) -> Result<Ended, Problem> {
+async fn child_compare(plot: &str, sheet: Sheet, folder: &Path, files: &[PathBuf]) -> Result<Ended, Problem> {
     let mut arguments: Vec<OsString> = ["compare", "--json", "--plot", plot, "--out"]
         .map(Into::into)
         .to_vec();
-    arguments.extend([folder.into(), "--".into()]);
+    arguments.push(folder.into());
+    arguments.extend((sheet == Sheet::Narrow).then(|| "--narrow".into()));
+    arguments.push("--".into());
     arguments.extend(files.iter().map(|file| file.clone().into()));
     let ended = child::run(child::command(&arguments), PATIENCE).await;
     ended.map_err(|error| silent(&error))
 }
 
-async fn draw(state: &AppState, plot: &str, files: &[PathBuf]) -> ApiResult {
+async fn draw(state: &AppState, plot: &str, sheet: Sheet, files: &[PathBuf]) -> ApiResult {
     let folder = scratch(state)?;
-    let ended = child_compare(plot, &folder.path, files).await?;
+    let ended = child_compare(plot, sheet, &folder.path, files).await?;
     let drawn = fs::read_dir(&folder.path)
         .map_err(|error| silent(&error))?
         .flatten()

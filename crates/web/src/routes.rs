@@ -128,7 +128,9 @@ impl Read {
         match self {
             Self::Live => &["hz"],
             Self::History => &["seconds", "points"],
-            Self::Comparison | Self::ComparisonPlot => &["ids"],
+            Self::Comparison => &["ids"],
+            Self::ComparisonPlot => &["ids", "sheet"],
+            Self::TestPlot | Self::TunePlot => &["sheet"],
             Self::Audit => &["last"],
             _ => &[],
         }

@@ -15,8 +15,10 @@ use sqm_plan::OptionValue;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::answers;
+use super::compare::Sheet;
 use super::config::{self, Applied};
 use super::problem::{ApiResult, Problem};
+use super::query::Query;
 use super::test_request::{check_host, check_port, check_secret, check_url};
 use crate::app_state::AppState;
 use sqm_http::{self, KEEP_ALIVE, KEEP_ALIVE_INTERVAL, event, json, non_null};
@@ -152,12 +154,16 @@ fn tuned(text: &str, interface: &str, options: &[OptionValue]) -> Result<String,
 }
 
 /// A picture of the last search.
-pub(super) async fn plot(state: &Arc<AppState>, name: &str) -> ApiResult {
+pub(super) async fn plot(state: &Arc<AppState>, name: &str, query: &Query<'_>) -> ApiResult {
     // Only plain names become part of a path at the daemon.
     if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
         return Err(answers::no_picture());
     }
-    Ok(answers::svg(state.daemon.tune_plot(name).await?))
+    let picture = match Sheet::of(query)? {
+        Sheet::Wide => name.to_owned(),
+        Sheet::Narrow => format!("{name}-narrow"),
+    };
+    Ok(answers::svg(state.daemon.tune_plot(&picture).await?))
 }
 
 /// The index of the enabled section of an interface, which the search used.

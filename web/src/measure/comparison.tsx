@@ -58,7 +58,7 @@ export function Comparison({ ids }: { ids: string[] }) {
                 </ul>
             )}
             {PLOTS.map((plot) => (
-                <Picture key={plot} src={address.comparison(ids, plot)} title={t(`plot.${plot}`)} />
+                <Picture key={plot} src={(sheet) => address.comparison(ids, plot, sheet)} title={t(`plot.${plot}`)} />
             ))}
         </section>
     );

@@ -161,7 +161,9 @@ function Result({ test }: { test: Test }) {
             ))}
             <NextStep test={test} />
             {test.bytes !== null &&
-                test.plots.map((plot) => <Picture key={plot} src={address.plot(test.id, plot)} title={t(`plot.${plot}`)} />)}
+                test.plots.map((plot) => (
+                    <Picture key={plot} src={(sheet) => address.plot(test.id, plot, sheet)} title={t(`plot.${plot}`)} />
+                ))}
         </section>
     );
 }

@@ -259,7 +259,7 @@ function Ended({ tune }: { tune: Tune }) {
             {tune.plots.map((plot) => (
                 <Picture
                     key={`${tune.started_unix_ms} ${plot}`}
-                    src={address.tune(plot)}
+                    src={(sheet) => address.tune(plot, sheet)}
                     title={t(`tune.plot.${plot}`)}
                 />
             ))}

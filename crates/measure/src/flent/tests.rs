@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use sqm_core::direction::Direction;
 
 use super::*;
+use crate::plot::Sheet;
 use crate::result::tests::example;
 use crate::result::{ProbeKind, Severity, TcpSample, TestResult};
 use crate::stats;
@@ -590,7 +591,7 @@ fn survives(text: &str) {
         result: &result,
     }];
     for plot in Plot::ALL {
-        let picture = plot.draw(&runs).unwrap_or_default();
+        let picture = plot.draw(&runs, Sheet::Wide).unwrap_or_default();
         assert!(
             !picture.contains("NaN") && !picture.contains("\"inf"),
             "{}",

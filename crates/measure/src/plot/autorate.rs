@@ -8,6 +8,7 @@ use super::frame::{
 };
 use super::run::Run;
 use super::series::{Points, STRETCHES, highest, thin, within};
+use super::sheet::Sheet;
 use crate::autorate_trace::{DirectionFigures, Moment, ProbeOutcome, Recording};
 use crate::stats::percentile;
 use crate::svg::{
@@ -97,7 +98,7 @@ pub fn over_time(recording: &Recording) -> Option<String> {
     } else {
         ""
     };
-    small_print(&mut svg, height - 14.0, &format!("{note}{marks}"));
+    small_print(&mut svg, Sheet::Wide, height - 14.0, &format!("{note}{marks}"));
     Some(svg.finish())
 }
 
@@ -142,7 +143,7 @@ pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<Strin
             .enumerate()
             .map(|(style, curve)| (style, curve.words.clone()))
             .collect();
-        legend(&mut svg, top + 28.0, &rows);
+        legend(&mut svg, Sheet::Wide, top + 28.0, &rows);
         let values: Vec<f64> = curves
             .iter()
             .flat_map(|curve| [curve.points.first(), curve.points.last()])
@@ -160,7 +161,7 @@ pub fn distribution(recordings: &[&Recording], runs: &[Run<'_>]) -> Option<Strin
             y: (0.0, 100.0),
             scale: Scale::Linear,
         };
-        share_grid(&mut svg, &panel, *axes);
+        share_grid(&mut svg, Sheet::Wide, &panel, *axes);
         for (style, curve) in curves.iter().enumerate() {
             let (colour, dashes) = line_style(style);
             let points: Vec<_> = curve

@@ -1,25 +1,28 @@
 //! Cumulative distribution of latency under load.
 
-use super::frame::{
-    IDLE_STYLE, LEFT, WIDTH, latency, latency_axis, legend, line_style, share_grid, small_print,
-};
+use super::frame::{IDLE_STYLE, latency, latency_axis, legend, line_style, share_grid, small_print};
 use super::run::{Run, captions};
 use super::series::{STRETCHES, within};
+use super::sheet::Sheet;
 use crate::result::{ProbeSeries, TestResult};
-use crate::svg::{Font, Panel, Scale, Svg};
+use crate::svg::{Panel, Scale, Svg};
 
 /// For each test, the share of the probes under load that came back within a time. Lost probes count, so that the curve then ends
 /// below 100 %. For a single test, a curve for each series of probes and one for the idle line.
 pub fn ping_cdf(runs: &[Run<'_>]) -> String {
+    on(runs, Sheet::Wide)
+}
+
+/// The picture on a sheet.
+pub(super) fn on(runs: &[Run<'_>], sheet: Sheet) -> String {
     let curves = curves(runs);
-    let legend_height = curves.len() as f64 * 20.0;
-    let top = 84.0 + legend_height;
-    let height = top + 330.0 + 76.0;
+    let panel_height = sheet.pick(330.0, 220.0);
+    let mut top = 84.0 + curves.len() as f64 * 20.0;
     let title = "Round trips under load";
-    let mut svg = Svg::new(WIDTH, height, title);
-    svg.text(LEFT, 36.0, Font::TITLE, title);
+    let mut svg = Svg::new(sheet.width(), top + panel_height + 76.0, title);
+    sheet.title(&mut svg, title);
     let rows: Vec<_> = curves.iter().map(|curve| (curve.style, curve.words())).collect();
-    legend(&mut svg, 64.0, &rows);
+    top += legend(&mut svg, sheet, 64.0, &rows);
     let values: Vec<f64> = curves
         .iter()
         .flat_map(|curve| [curve.rtts.first(), curve.rtts.last()])
@@ -28,16 +31,21 @@ pub fn ping_cdf(runs: &[Run<'_>]) -> String {
         .collect();
     let (x, x_scale) = latency_axis(&values);
     let panel = Panel {
-        left: LEFT,
+        left: sheet.left(),
         top,
-        width: WIDTH - LEFT - 40.0,
-        height: 330.0,
+        width: sheet.panel_width(40.0),
+        height: panel_height,
         x,
         x_scale,
         y: (0.0, 100.0),
         scale: Scale::Linear,
     };
-    share_grid(&mut svg, &panel, ("Round trip (ms)", "Share of probes sent"));
+    share_grid(
+        &mut svg,
+        sheet,
+        &panel,
+        ("Round trip (ms)", "Share of probes sent"),
+    );
     for curve in &curves {
         let (colour, dashes) = line_style(curve.style);
         let points: Vec<_> = curve
@@ -47,7 +55,7 @@ pub fn ping_cdf(runs: &[Run<'_>]) -> String {
             .collect();
         svg.dashed_path(&points, colour, 2.4, dashes);
     }
-    small_print(&mut svg, height - 14.0, &captions(runs));
+    small_print(&mut svg, sheet, panel.bottom() + 62.0, &captions(runs));
     svg.finish()
 }
 

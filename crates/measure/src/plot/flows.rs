@@ -2,11 +2,10 @@
 
 use sqm_core::direction::Direction;
 
-use super::frame::{
-    LEFT, SINCE_LOAD, WIDTH, clipped, frame, line_style, name_phases, small_print, time_axis,
-};
+use super::frame::{SINCE_LOAD, clipped, frame, line_style, name_phases, small_print, time_axis};
 use super::run::caption;
 use super::series::{Points, highest, rates, thin, time_range};
+use super::sheet::{LineLabel, Sheet};
 use crate::result::{Flow, TcpSample, TestResult};
 use crate::svg::{Font, INK, Panel, Scale, Svg, linear_ticks, short};
 
@@ -17,7 +16,7 @@ const LABELS: f64 = 236.0;
 const NAMED: usize = 16;
 
 /// Throughput of each flow, downloads above uploads.
-pub fn per_flow(result: &TestResult) -> String {
+pub(super) fn per_flow(result: &TestResult, sheet: Sheet) -> String {
     let panels: Vec<_> = [
         (Direction::Download, "Download (Mbit/s)"),
         (Direction::Upload, "Upload (Mbit/s)"),
@@ -34,11 +33,11 @@ pub fn per_flow(result: &TestResult) -> String {
         (!lines.is_empty()).then_some((axis, lines))
     })
     .collect();
-    draw(result, "Throughput of each flow", &panels)
+    draw(result, sheet, "Throughput of each flow", &panels)
 }
 
 /// Congestion window and smoothed round trip of each connection, from its sender's kernel.
-pub fn tcp(result: &TestResult) -> String {
+pub(super) fn tcp(result: &TestResult, sheet: Sheet) -> String {
     type Value = fn(&TcpSample) -> Option<f64>;
     let values: [(&str, Value); 2] = [
         ("Congestion window (segments)", |s| s.cwnd),
@@ -62,7 +61,7 @@ pub fn tcp(result: &TestResult) -> String {
             )
         })
         .collect();
-    draw(result, "The senders' TCP", &panels)
+    draw(result, sheet, "The senders' TCP", &panels)
 }
 
 /// Breaks a line where the flow carried no data, as in a phase of the other direction: there are no samples for longer than a second,
@@ -81,28 +80,34 @@ fn broken_at_pauses(points: impl Iterator<Item = (f64, Option<f64>)>) -> Points 
 
 type Line = (String, Vec<(f64, Option<f64>)>);
 
-fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> String {
+fn draw(result: &TestResult, sheet: Sheet, subject: &str, panels: &[(&str, Vec<Line>)]) -> String {
     let heights: Vec<f64> = panels
         .iter()
-        .map(|(_, lines)| (lines.len().min(NAMED) as f64 * 16.0 + 10.0).max(190.0))
+        .map(|(_, lines)| match sheet {
+            Sheet::Wide => (lines.len().min(NAMED) as f64 * 16.0 + 10.0).max(190.0),
+            Sheet::Narrow => 190.0,
+        })
         .collect();
     let height = TOP + heights.iter().sum::<f64>() + (panels.len().max(1) - 1) as f64 * GAP + 76.0;
     let title = match &result.meta.title {
         Some(title) => format!("{subject}: {title}"),
         None => subject.to_owned(),
     };
-    let mut svg = Svg::new(WIDTH, height, &title);
-    svg.text(LEFT, 36.0, Font::TITLE, &clipped(&title, 72));
-    let mut top = TOP;
+    let mut svg = Svg::new(sheet.width(), height, &title);
+    let mut top = TOP + sheet.title(&mut svg, &sheet.pick(clipped(&title, 72), title.clone()));
     for (index, ((axis, lines), height)) in panels.iter().zip(&heights).enumerate() {
         let ticks = linear_ticks(
             lines.iter().map(|(_, line)| highest(line)).fold(0.0, f64::max),
             4.0,
         );
+        let labels = names(lines);
+        let room = sheet.room_for(labels.len());
+        svg.grow(room);
+        top += room;
         let panel = Panel {
-            left: LEFT,
+            left: sheet.left(),
             top,
-            width: WIDTH - LEFT - LABELS,
+            width: sheet.panel_width(LABELS),
             height: *height,
             x: time_range(&[result]),
             x_scale: Scale::Linear,
@@ -116,31 +121,47 @@ fn draw(result: &TestResult, subject: &str, panels: &[(&str, Vec<Line>)]) -> Str
         for (style, (_, line)) in lines.iter().enumerate() {
             panel.styled(&mut svg, line, line_style(style), 1.6);
         }
-        names(&mut svg, &panel, lines);
+        match sheet {
+            Sheet::Wide => names_right(&mut svg, &panel, &labels),
+            Sheet::Narrow => sheet.labels_above(&mut svg, &panel, &labels),
+        }
         if index + 1 == panels.len() {
             time_axis(&mut svg, &panel, SINCE_LOAD);
         }
         top += height + GAP;
     }
-    small_print(&mut svg, height - 14.0, &caption(result));
+    small_print(&mut svg, sheet, top - GAP + 62.0, &caption(result));
     svg.finish()
 }
 
-fn names(svg: &mut Svg, panel: &Panel, lines: &[Line]) {
+fn names(lines: &[Line]) -> Vec<LineLabel> {
+    let rows = lines.iter().enumerate().take(NAMED);
+    rows.map(|(row, (name, _))| {
+        let (colour, dashes) = line_style(row);
+        let text = match lines.len() {
+            n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
+            _ => clipped(name, 31),
+        };
+        LineLabel {
+            colour,
+            dashes: Some(dashes),
+            text,
+        }
+    })
+    .collect()
+}
+
+fn names_right(svg: &mut Svg, panel: &Panel, names: &[LineLabel]) {
     let font = Font {
         size: 12.0,
         ..Font::LABEL
     }
     .in_colour(INK);
-    for (row, (name, _)) in lines.iter().enumerate().take(NAMED) {
+    for (row, name) in names.iter().enumerate() {
         let (x, y) = (panel.right() + 12.0, panel.top + 12.0 + row as f64 * 16.0);
-        let (colour, dashes) = line_style(row);
-        svg.line((x, y - 4.0), (x + 26.0, y - 4.0), colour, 2.5, dashes);
-        let text = match lines.len() {
-            n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
-            _ => clipped(name, 31),
-        };
-        svg.text(x + 32.0, y, font, &text);
+        let dashes = name.dashes.unwrap_or_default();
+        svg.line((x, y - 4.0), (x + 26.0, y - 4.0), name.colour, 2.5, dashes);
+        svg.text(x + 32.0, y, font, &name.text);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The frame that all pictures share: sizes, line styles, axes, grids, legends and captions.
 
+use super::sheet::Sheet;
 use crate::result::{Phase, TestResult};
 use crate::svg::{
     Anchor, BLUE, Font, GREEN, GREY, GRID, INK, ORANGE, PURPLE, Panel, SHADE, SKY, Scale, Svg, VERMILION,
@@ -12,6 +13,8 @@ pub(crate) const WIDTH: f64 = 960.0;
 pub(crate) const LEFT: f64 = 78.0;
 /// Room on the right for the labels of the lines, pixels.
 pub(crate) const RIGHT: f64 = 128.0;
+/// The baseline of an upright text in a narrow picture, pixels.
+const UPRIGHT: f64 = 14.0;
 /// The time axis of a test.
 pub(super) const SINCE_LOAD: &str = "Time since the load began (s)";
 /// Smaller values are left out of a logarithmic axis, milliseconds: no clock measures a picosecond.
@@ -65,7 +68,8 @@ pub(crate) fn linear_grid(svg: &mut Svg, panel: &Panel, ticks: &[f64]) {
 /// Writes the name of the vertical axis, from bottom to top.
 pub(crate) fn upright_name(svg: &mut Svg, panel: &Panel, name: &str) {
     let middle = panel.top + panel.height / 2.0;
-    svg.upright_text(20.0, middle, Font::LABEL.at(Anchor::Middle).in_colour(INK), name);
+    let x = if panel.left < LEFT { UPRIGHT } else { 20.0 };
+    svg.upright_text(x, middle, Font::LABEL.at(Anchor::Middle).in_colour(INK), name);
 }
 
 /// Draws a vertical line where the load begins, unless that is the edge of the panel.
@@ -177,27 +181,34 @@ pub(super) fn latency_grid(svg: &mut Svg, panel: &Panel) {
         );
         let font = Font::LABEL.at(Anchor::End);
         let font = if strong { font.in_colour(INK) } else { font };
-        svg.text(panel.left - 8.0, y + 4.5, font, &latency(Some(tick)));
+        let label = if panel.left < LEFT {
+            short(tick)
+        } else {
+            latency(Some(tick))
+        };
+        svg.text(panel.left - 8.0, y + 4.5, font, &label);
     }
 }
 
 /// Draws a legend: a row for each line with its style and its text.
-pub(super) fn legend(svg: &mut Svg, top: f64, rows: &[(usize, String)]) {
-    for (row, (style, text)) in rows.iter().enumerate() {
-        let y = top + row as f64 * 20.0;
-        let (colour, dashes) = line_style(*style);
-        svg.line((LEFT, y - 4.5), (LEFT + 34.0, y - 4.5), colour, 3.0, dashes);
-        svg.text(
-            LEFT + 44.0,
-            y,
-            Font {
-                size: 12.5,
-                ..Font::LABEL
-            }
-            .in_colour(INK),
-            &clipped(text, 118),
-        );
+///
+/// Returns by how much everything below moves down, pixels, because a narrow picture has the texts in several lines.
+pub(super) fn legend(svg: &mut Svg, sheet: Sheet, top: f64, rows: &[(usize, String)]) -> f64 {
+    let (left, sample) = (sheet.margin(), sheet.pick(34.0, 22.0));
+    let font = Font {
+        size: 12.5,
+        ..Font::LABEL
     }
+    .in_colour(INK);
+    let mut more = 0.0;
+    for (row, (style, text)) in rows.iter().enumerate() {
+        let y = top + row as f64 * 20.0 + more;
+        let (colour, dashes) = line_style(*style);
+        svg.line((left, y - 4.5), (left + sample, y - 4.5), colour, 3.0, dashes);
+        let text = sheet.pick(clipped(text, 118), text.clone());
+        more += sheet.paragraph(svg, (left + sample + sheet.pick(10.0, 6.0), y), font, &text);
+    }
+    more
 }
 
 /// The text, shortened to `length` characters: a long name must not leave the picture.
@@ -211,20 +222,47 @@ pub(super) fn clipped(text: &str, length: usize) -> String {
 }
 
 /// Writes a line of small print at the foot of a picture.
-pub(super) fn small_print(svg: &mut Svg, y: f64, text: &str) {
-    svg.text(
-        LEFT,
-        y,
-        Font {
-            size: 11.5,
-            ..Font::LABEL
-        },
-        &clipped(text, 150),
-    );
+pub(super) fn small_print(svg: &mut Svg, sheet: Sheet, y: f64, text: &str) {
+    let font = Font {
+        size: 11.5,
+        ..Font::LABEL
+    };
+    let text = sheet.pick(clipped(text, 150), text.to_owned());
+    sheet.paragraph(svg, (sheet.margin(), y), font, &text);
+}
+
+/// Writes the values of a horizontal axis below a panel. The outermost labels stay within the panel, and a label that would touch another one is left out.
+pub(super) fn labels_below(svg: &mut Svg, panel: &Panel, ticks: &[(f64, bool)]) {
+    /// Width of a digit, and the smallest distance between two labels, pixels.
+    const DIGIT: f64 = 7.0;
+    const DISTANCE: f64 = 6.0;
+    let font = Font {
+        size: 12.0,
+        ..Font::LABEL
+    };
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    // Labels between decades give way to those of the decades.
+    let (strong, weak): (Vec<_>, Vec<_>) = ticks.iter().copied().partition(|(_, strong)| *strong);
+    for (tick, _) in strong.into_iter().chain(weak) {
+        let (x, text) = (panel.at_x(tick), short(tick));
+        let width = text.chars().count() as f64 * DIGIT;
+        let (anchor, from) = if x - width / 2.0 < panel.left {
+            (Anchor::Start, x)
+        } else if x + width / 2.0 > panel.right() {
+            (Anchor::End, x - width)
+        } else {
+            (Anchor::Middle, x - width / 2.0)
+        };
+        let is_free = |(start, end): &(f64, f64)| from + width + DISTANCE < *start || from > *end + DISTANCE;
+        if taken.iter().all(is_free) {
+            svg.text(x, panel.bottom() + 18.0, font.at(anchor), &text);
+            taken.push((from, from + width));
+        }
+    }
 }
 
 /// Draws the grid and the names of the axes of a cumulative distribution, whose vertical axis is a share.
-pub(super) fn share_grid(svg: &mut Svg, panel: &Panel, (across, up): (&str, &str)) {
+pub(super) fn share_grid(svg: &mut Svg, sheet: Sheet, panel: &Panel, (across, up): (&str, &str)) {
     for share in [0.0, 25.0, 50.0, 75.0, 95.0, 100.0] {
         let y = panel.at_y(share);
         svg.line(
@@ -241,25 +279,37 @@ pub(super) fn share_grid(svg: &mut Svg, panel: &Panel, (across, up): (&str, &str
             &format!("{share} %"),
         );
     }
-    for (tick, strong) in axis_ticks(panel.x, panel.x_scale) {
-        let x = panel.at_x(tick);
+    let ticks = axis_ticks(panel.x, panel.x_scale);
+    for (tick, strong) in &ticks {
+        let x = panel.at_x(*tick);
         svg.line(
             (x, panel.top),
             (x, panel.bottom()),
             GRID,
             1.0,
-            if strong { "" } else { "2 4" },
+            if *strong { "" } else { "2 4" },
         );
+        if sheet.is_narrow() {
+            continue;
+        }
         let font = Font::LABEL.at(Anchor::Middle);
         svg.text(
             x,
             panel.bottom() + 20.0,
-            if strong { font.in_colour(INK) } else { font },
-            &short(tick),
+            if *strong { font.in_colour(INK) } else { font },
+            &short(*tick),
         );
+    }
+    if sheet.is_narrow() {
+        labels_below(svg, panel, &ticks);
     }
     let middle = panel.left + panel.width / 2.0;
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
     svg.text(middle, panel.bottom() + 40.0, font, across);
-    svg.upright_text(20.0, panel.top + panel.height / 2.0, font, up);
+    svg.upright_text(
+        sheet.pick(20.0, UPRIGHT),
+        panel.top + panel.height / 2.0,
+        font,
+        up,
+    );
 }

@@ -3,10 +3,11 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, RIGHT, SINCE_LOAD, WIDTH, clipped, frame, goodput, latency, name_phases, small_print, time_axis,
+    RIGHT, SINCE_LOAD, clipped, frame, goodput, latency, name_phases, small_print, time_axis,
 };
 use super::run::{caption, flow_count};
 use super::series::{Points, delays, highest, latencies, rates, sum, time_range};
+use super::sheet::{LineLabel, Sheet};
 use crate::result::{Probe, ProbeSeries, TestResult};
 use crate::svg::{BLUE, Font, GREEN, INK, ORANGE, PURPLE, Panel, Scale, Svg, VERMILION, linear_ticks, short};
 
@@ -18,9 +19,13 @@ const NAMED: usize = 7;
 /// Download, upload and latency of a test over one time axis, as in RRUL plots, and the delays of each way if they are known. Each
 /// flow is a thin line, their sum a thick one. The grey parts are the steady windows from which the figures are computed.
 pub fn rrul(result: &TestResult) -> String {
-    const TOP: f64 = 96.0;
+    on(result, Sheet::Wide)
+}
+
+/// The picture on a sheet.
+pub(super) fn on(result: &TestResult, sheet: Sheet) -> String {
     const HEIGHT: f64 = 168.0;
-    const GAP: f64 = 30.0;
+    let gap = sheet.pick(30.0, 40.0);
     let ways = one_way(result);
     let summary = &result.summary;
     let directions = [
@@ -32,13 +37,14 @@ pub fn rrul(result: &TestResult) -> String {
         .filter_map(|(direction, name, colour, mbit)| Some((direction, name, colour, mbit?)));
     let directions: Vec<_> = directions.collect();
     // The panel of round trips is below those of the directions, and that of one-way delays below it.
-    let round_trips = directions.len() as f64;
-    let panels = round_trips + if ways.is_some() { 2.0 } else { 1.0 };
-    let bottom = TOP + panels * HEIGHT + (panels - 1.0) * GAP;
-    let height = bottom + 76.0;
+    let panels = directions.len() as f64 + if ways.is_some() { 2.0 } else { 1.0 };
     let title = result.meta.title.as_deref().unwrap_or("Latency under load");
-    let mut svg = Svg::new(WIDTH, height, title);
-    svg.text(LEFT, 36.0, Font::TITLE, title);
+    let mut svg = Svg::new(
+        sheet.width(),
+        96.0 + panels * HEIGHT + (panels - 1.0) * gap + 76.0,
+        title,
+    );
+    let mut top = 96.0 + sheet.title(&mut svg, title);
     let headline = format!(
         "idle {}, under load {} (99 % below {}), download {}, upload {}",
         latency(summary.idle_ms),
@@ -47,24 +53,32 @@ pub fn rrul(result: &TestResult) -> String {
         goodput(summary.download_mbit),
         goodput(summary.upload_mbit)
     );
-    svg.text(LEFT, 60.0, Font::LABEL, &headline);
+    let place = (sheet.margin(), top - sheet.pick(36.0, 46.0));
+    top += sheet.paragraph(&mut svg, place, Font::LABEL, &headline);
 
     let x = time_range(&[result]);
-    let panel = |index: f64, y_max: f64| Panel {
-        left: LEFT,
-        top: TOP + index * (HEIGHT + GAP),
-        width: WIDTH - LEFT - RIGHT,
-        height: HEIGHT,
-        x,
-        x_scale: Scale::Linear,
-        y: (0.0, y_max),
-        scale: Scale::Linear,
+    // The next panel, below the labels that a narrow picture has above it.
+    let mut next_panel = |svg: &mut Svg, labels: usize, y_max: f64| {
+        let room = sheet.room_for(labels);
+        svg.grow(room);
+        let panel = Panel {
+            left: sheet.left(),
+            top: top + room,
+            width: sheet.panel_width(RIGHT),
+            height: HEIGHT,
+            x,
+            x_scale: Scale::Linear,
+            y: (0.0, y_max),
+            scale: Scale::Linear,
+        };
+        top = panel.bottom() + gap;
+        panel
     };
     for (index, (direction, name, colour, mbit)) in (0_u8..).zip(&directions) {
         let flows: Vec<_> = result.flows(*direction).map(|flow| rates(flow, result)).collect();
         let total = sum(&flows);
         let ticks = linear_ticks(highest(&total), 4.0);
-        let panel = panel(f64::from(index), ticks[ticks.len() - 1]);
+        let panel = next_panel(&mut svg, 1, ticks[ticks.len() - 1]);
         frame(&mut svg, &panel, result, &ticks, &format!("{name} (Mbit/s)"));
         if index == 0 {
             name_phases(&mut svg, &panel, result);
@@ -75,13 +89,21 @@ pub fn rrul(result: &TestResult) -> String {
         panel.plot(&mut svg, &total, colour, 2.5, 1.0);
         let label = format!("sum {}", short(*mbit));
         let note = flow_count(flows.len());
-        label_right(&mut svg, &panel, panel.at_y(*mbit), colour, &label, &note);
+        label_line(
+            &mut svg,
+            sheet,
+            &panel,
+            (panel.at_y(*mbit), colour),
+            (&label, &note),
+            &[],
+        );
     }
 
     let series = result.headline_probes();
     let rtts: Vec<_> = series.iter().map(|series| latencies(series)).collect();
     let ticks = linear_ticks(rtts.iter().map(|rtts| highest(rtts)).fold(0.0, f64::max), 4.0);
-    let round_trips = panel(round_trips, ticks[ticks.len() - 1]);
+    let named: Vec<_> = names(&series);
+    let round_trips = next_panel(&mut svg, 1 + named.len(), ticks[ticks.len() - 1]);
     let mut lowest = round_trips;
     frame(&mut svg, &round_trips, result, &ticks, "Round trip (ms)");
     if directions.is_empty() {
@@ -91,20 +113,8 @@ pub fn rrul(result: &TestResult) -> String {
         round_trips.plot(&mut svg, rtts, colour, 1.6, 1.0);
     }
     lost_probes(&mut svg, &round_trips, &series);
-    if series.len() > 1 {
-        for ((row, one), colour) in series.iter().enumerate().zip(PROBES.iter().cycle()).take(NAMED) {
-            let name = one.name.trim_start_matches("Ping (ms) ");
-            let font = Font {
-                size: 12.0,
-                ..Font::LABEL
-            };
-            let y = round_trips.top + 14.0 + row as f64 * 15.0;
-            let text = match series.len() {
-                n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
-                _ => clipped(name, 16),
-            };
-            svg.text(round_trips.right() + 10.0, y, font.in_colour(colour), &text);
-        }
+    if !sheet.is_narrow() {
+        names_right(&mut svg, &round_trips, &named);
     }
     if let Some(median) = summary.latency_median_ms {
         let lost = match summary.probes_lost {
@@ -117,35 +127,67 @@ pub fn rrul(result: &TestResult) -> String {
         } else {
             round_trips.top
         };
-        label_right(
+        label_line(
             &mut svg,
+            sheet,
             &round_trips,
-            round_trips.at_y(median).max(names),
-            VERMILION,
-            &latency(Some(median)),
-            &lost,
+            (round_trips.at_y(median).max(names), VERMILION),
+            (&latency(Some(median)), &lost),
+            &named,
         );
+    } else if sheet.is_narrow() {
+        sheet.labels_above(&mut svg, &round_trips, &named);
     }
     if let Some(ways) = ways {
         let ticks = linear_ticks(
             ways.iter().map(|way| highest(&way.points)).fold(0.0, f64::max),
             4.0,
         );
-        lowest = panel(panels - 1.0, ticks[ticks.len() - 1]);
+        let named = ways
+            .each_ref()
+            .map(|way| LineLabel::coloured(way.colour, way.label.clone()));
+        lowest = next_panel(&mut svg, named.len(), ticks[ticks.len() - 1]);
         frame(&mut svg, &lowest, result, &ticks, "One way (ms)");
-        for (row, way) in (0_u8..).zip(&ways) {
+        for way in &ways {
             lowest.plot(&mut svg, &way.points, way.colour, 1.6, 1.0);
-            let font = Font {
-                size: 12.0,
-                ..Font::LABEL
-            };
-            let y = lowest.top + 14.0 + f64::from(row) * 15.0;
-            svg.text(lowest.right() + 10.0, y, font.in_colour(way.colour), &way.label);
+        }
+        if sheet.is_narrow() {
+            sheet.labels_above(&mut svg, &lowest, &named);
+        } else {
+            names_right(&mut svg, &lowest, &named);
         }
     }
     time_axis(&mut svg, &lowest, SINCE_LOAD);
-    small_print(&mut svg, height - 14.0, &caption(result));
+    small_print(&mut svg, sheet, lowest.bottom() + 62.0, &caption(result));
     svg.finish()
+}
+
+/// The names of the series of probes, if there are several.
+fn names(series: &[&ProbeSeries]) -> Vec<LineLabel> {
+    if series.len() < 2 {
+        return Vec::new();
+    }
+    let rows = series.iter().enumerate().zip(PROBES.iter().cycle()).take(NAMED);
+    rows.map(|((row, one), colour)| {
+        let text = match series.len() {
+            n if row + 1 == NAMED && n > NAMED => format!("and {} more", n - row),
+            _ => clipped(one.name.trim_start_matches("Ping (ms) "), 16),
+        };
+        LineLabel::coloured(colour, text)
+    })
+    .collect()
+}
+
+/// Writes the names of lines beside a panel.
+fn names_right(svg: &mut Svg, panel: &Panel, names: &[LineLabel]) {
+    for (row, name) in names.iter().enumerate() {
+        let font = Font {
+            size: 12.0,
+            ..Font::LABEL
+        };
+        let y = panel.top + 14.0 + row as f64 * 15.0;
+        svg.text(panel.right() + 10.0, y, font.in_colour(name.colour), &name.text);
+    }
 }
 
 /// A line of one-way delays.
@@ -198,7 +240,21 @@ fn lost_probes(svg: &mut Svg, panel: &Panel, series: &[&ProbeSeries]) {
     }
 }
 
-fn label_right(svg: &mut Svg, panel: &Panel, y: f64, colour: &'static str, figure: &str, note: &str) {
+/// Writes the figure of a panel and a note: beside the panel at a height, or above a panel of a narrow picture, followed by other
+/// labels.
+fn label_line(
+    svg: &mut Svg,
+    sheet: Sheet,
+    panel: &Panel,
+    (y, colour): (f64, &'static str),
+    (figure, note): (&str, &str),
+    others: &[LineLabel],
+) {
+    if sheet.is_narrow() {
+        let mut labels = vec![LineLabel::coloured(colour, format!("{figure}, {note}"))];
+        labels.extend(others.iter().cloned());
+        return sheet.labels_above(svg, panel, &labels);
+    }
     let y = y.clamp(panel.top + 12.0, panel.bottom() - 16.0);
     let x = panel.right() + 10.0;
     svg.text(

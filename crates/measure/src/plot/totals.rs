@@ -3,11 +3,12 @@
 use sqm_core::direction::Direction;
 
 use super::frame::{
-    LEFT, SINCE_LOAD, WIDTH, frame, goodput, latency, latency_axis, latency_grid, legend, line_style,
-    load_begin, name_phases, small_print, time_axis,
+    SINCE_LOAD, frame, goodput, latency, latency_axis, latency_grid, legend, line_style, load_begin,
+    name_phases, small_print, time_axis,
 };
 use super::run::{Run, captions};
 use super::series::{headline, highest, time_range, total_rate};
+use super::sheet::Sheet;
 use crate::result::TestResult;
 use crate::svg::{Anchor, Font, INK, Panel, Scale, Svg, linear_ticks};
 
@@ -15,8 +16,8 @@ const HEIGHT: f64 = 190.0;
 const GAP: f64 = 34.0;
 
 /// Total download, total upload and round trip of each test over one time axis.
-pub fn totals(runs: &[Run<'_>]) -> String {
-    let top = 92.0 + runs.len() as f64 * 20.0;
+pub(super) fn totals(runs: &[Run<'_>], sheet: Sheet) -> String {
+    let mut top = 92.0 + runs.len() as f64 * 20.0;
     let results: Vec<&TestResult> = runs.iter().map(|run| run.result).collect();
     let panels = Direction::BOTH
         .into_iter()
@@ -25,19 +26,19 @@ pub fn totals(runs: &[Run<'_>]) -> String {
     let count = panels.len() as f64 + 1.0;
     let height = top + count * HEIGHT + (count - 1.0) * GAP + 76.0;
     let title = "Total throughput and round trip";
-    let mut svg = Svg::new(WIDTH, height, title);
-    svg.text(LEFT, 36.0, Font::TITLE, title);
+    let mut svg = Svg::new(sheet.width(), height, title);
+    let lower = sheet.title(&mut svg, title);
     let rows: Vec<_> = runs
         .iter()
         .enumerate()
         .map(|(style, run)| (style, words(run)))
         .collect();
-    legend(&mut svg, 64.0, &rows);
+    top += lower + legend(&mut svg, sheet, 64.0 + lower, &rows);
     let x = time_range(&results);
     let panel = |index: usize, y: (f64, f64), scale| Panel {
-        left: LEFT,
+        left: sheet.left(),
         top: top + index as f64 * (HEIGHT + GAP),
-        width: WIDTH - LEFT - 40.0,
+        width: sheet.panel_width(40.0),
         height: HEIGHT,
         x,
         x_scale: Scale::Linear,
@@ -71,12 +72,13 @@ pub fn totals(runs: &[Run<'_>]) -> String {
     latency_grid(&mut svg, &panel);
     load_begin(&mut svg, &panel);
     let font = Font::LABEL.at(Anchor::Middle).in_colour(INK);
-    svg.upright_text(14.0, panel.top + panel.height / 2.0, font, "Round trip");
+    let name = sheet.pick("Round trip", "Round trip (ms)");
+    svg.upright_text(14.0, panel.top + panel.height / 2.0, font, name);
     for (style, line) in lines.iter().enumerate() {
         panel.styled(&mut svg, line, line_style(style), 1.6);
     }
     time_axis(&mut svg, &panel, SINCE_LOAD);
-    small_print(&mut svg, height - 14.0, &captions(runs));
+    small_print(&mut svg, sheet, panel.bottom() + 62.0, &captions(runs));
     svg.finish()
 }
 

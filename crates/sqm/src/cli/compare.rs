@@ -10,7 +10,7 @@ use sqm_measure::autorate_trace::{self, Figures, Recording};
 use sqm_measure::compare::{Difference, differences};
 use sqm_measure::foreign;
 use sqm_measure::grade::Verdict;
-use sqm_measure::plot::{self, Plot, Run};
+use sqm_measure::plot::{self, Plot, Run, Sheet};
 use sqm_measure::report;
 use sqm_measure::result::{Meta, Summary, TestResult};
 use sqm_measure::room::Room;
@@ -53,6 +53,9 @@ pub(crate) struct Args {
     /// Draw the pictures as PNG, too, in twice the size for sharp print
     #[arg(long, requires = "plot")]
     png: bool,
+    /// Draw the pictures 300 pixels wide, for a phone, with their labels above the panels. Not those of autorate's logs
+    #[arg(long, requires = "plot")]
+    narrow: bool,
     /// Write a page with figures and all pictures, in one file that loads nothing from the network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -211,12 +214,13 @@ impl Args {
             .flat_map(|kind| kind.pictures(!runs.is_empty(), !logs.is_empty()))
             .collect();
         pictures.dedup();
+        let sheet = if self.narrow { Sheet::Narrow } else { Sheet::Wide };
         for picture in pictures {
             match picture {
                 Picture::Tests(plot) if plot.is_of_one() => {
-                    self.save_each(plot.name(), runs, |run| plot.draw(&[*run]))?;
+                    self.save_each(plot.name(), runs, |run| plot.draw(&[*run], sheet))?;
                 }
-                Picture::Tests(plot) => self.save(plot.name(), plot.draw(runs))?,
+                Picture::Tests(plot) => self.save(plot.name(), plot.draw(runs, sheet))?,
                 Picture::EachLog => {
                     self.save_each("autorate", logs, |log| plot::autorate::over_time(log))?;
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use sqm_kernel::{capability, state};
 use sqm_measure::client::Target;
-use sqm_measure::plot::{self, Run};
+use sqm_measure::plot::{self, Plot, Run, Sheet};
 use sqm_measure::protocol::DEFAULT_PORT;
 
 use super::duration;
@@ -263,12 +263,22 @@ impl Args {
             write(file, &plot::ping_cdf(&runs))?;
         }
         if let Some(folder) = &self.out {
+            // Each picture in the widths of a large screen and of a phone.
+            let draw = |name: &str, plot: Plot, runs: &[Run<'_>]| {
+                for (suffix, sheet) in [("", Sheet::Wide), ("-narrow", Sheet::Narrow)] {
+                    if let Some(picture) = plot.draw(runs, sheet) {
+                        write(&folder.join(format!("{name}{suffix}.svg")), &picture)?;
+                    }
+                }
+                Ok::<_, Failure>(())
+            };
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
             for (name, result) in results {
                 result.save(&folder.join(format!("{name}.flent.gz")))?;
-                write(&folder.join(format!("{name}.svg")), &plot::rrul(result))?;
+                let run = Run { name, result };
+                draw(name, Plot::AllScaled, &[run])?;
             }
-            write(&folder.join("latency.svg"), &plot::ping_cdf(&runs))?;
+            draw("latency", Plot::PingCdf, &runs)?;
             write(
                 &folder.join("tune.json"),
                 &serde_json::to_string_pretty(&json::object(report))?,
