@@ -89,6 +89,67 @@ pub struct Grade {
     pub rpm_word: Option<String>,
 }
 
+/// The grade of the loads of a test, with the figures that it is of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadGrade {
+    /// The grade, A+ to F.
+    pub letter: String,
+    /// The directions of the load that the grade is of: the worst load of the test.
+    #[serde(with = "direction_word::list")]
+    pub loaded: Vec<Direction>,
+    /// The direction that adds most of the round trip, if one does and it is known.
+    #[serde(with = "direction_word::optional")]
+    pub mostly: Option<Direction>,
+    /// Round trip that this load adds to the idle one, median.
+    pub added_ms: f64,
+    /// Round trip that this load adds at the 95th percentile.
+    pub added_p95_ms: Option<f64>,
+    /// Round trip that this load adds at the 99th percentile.
+    pub added_p99_ms: Option<f64>,
+    /// Share of the probes that were lost under this load, 0 to 1.
+    pub lost: f64,
+    /// The figure that decided the grade.
+    pub decided_by: DecidedBy,
+    /// One sentence on the effect that people notice.
+    pub sentence: String,
+    /// The verdict for each use of the line.
+    pub uses: Vec<Use>,
+}
+
+impl LoadGrade {
+    /// Text for people: the grade with its figures, and the sentence.
+    pub fn to_text(&self) -> String {
+        let figures = [Some(self.added_ms), self.added_p95_ms, self.added_p99_ms];
+        text::headline(&self.letter, &self.loaded, figures) + "\n" + &format!("{:<37}{}\n", "", self.sentence)
+    }
+
+    /// Judges the loads of a test. `None` without round trips under load and on the idle line.
+    pub fn of(summary: &Summary) -> Option<Self> {
+        let loads = summary.added.iter();
+        let ranked = loads.filter_map(|load| Some((Rank::of(load)?, load)));
+        let (rank, load) = ranked.max_by(|(a, one), (b, other)| {
+            let by_median = || one.median_ms.partial_cmp(&other.median_ms);
+            a.place
+                .cmp(&b.place)
+                .then_with(|| by_median().unwrap_or(std::cmp::Ordering::Equal))
+        })?;
+        let uses = uses::uses(summary);
+        let mostly = mostly(summary, &load.loaded);
+        Some(Self {
+            letter: rank.letter().to_owned(),
+            loaded: load.loaded.clone(),
+            mostly,
+            added_ms: load.median_ms?.max(0.0),
+            added_p95_ms: load.p95_ms.map(|ms| ms.max(0.0)),
+            added_p99_ms: load.p99_ms.map(|ms| ms.max(0.0)),
+            lost: stats::share(load.lost, load.sent),
+            decided_by: rank.decided_by,
+            sentence: text::sentence(&uses, &load.loaded, mostly),
+            uses,
+        })
+    }
+}
+
 /// Where the added latency of the letters of others comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -153,31 +214,21 @@ impl Verdict {
 
 impl Grade {
     fn of(result: &TestResult) -> Option<Self> {
-        let summary = &result.summary;
-        let loads = summary.added.iter();
-        let ranked = loads.filter_map(|load| Some((Rank::of(load)?, load)));
-        let (rank, load) = ranked.max_by(|(a, one), (b, other)| {
-            let by_median = || one.median_ms.partial_cmp(&other.median_ms);
-            a.place
-                .cmp(&b.place)
-                .then_with(|| by_median().unwrap_or(std::cmp::Ordering::Equal))
-        })?;
-        let uses = uses::uses(summary);
-        let mostly = mostly(summary, &load.loaded);
+        let load = LoadGrade::of(&result.summary)?;
         let others = Conventional::of(result)?;
         let (rpm_foreign, rpm_self) = (rpm(&probes(result)), rpm(&connections(result)));
         let rpms: Vec<f64> = [rpm_foreign, rpm_self].into_iter().flatten().collect();
         Some(Self {
-            letter: rank.letter().to_owned(),
-            loaded: load.loaded.clone(),
-            mostly,
-            added_ms: load.median_ms?.max(0.0),
-            added_p95_ms: load.p95_ms.map(|ms| ms.max(0.0)),
-            added_p99_ms: load.p99_ms.map(|ms| ms.max(0.0)),
-            lost: stats::share(load.lost, load.sent),
-            decided_by: rank.decided_by,
-            sentence: text::sentence(&uses, &load.loaded, mostly),
-            uses,
+            letter: load.letter,
+            loaded: load.loaded,
+            mostly: load.mostly,
+            added_ms: load.added_ms,
+            added_p95_ms: load.added_p95_ms,
+            added_p99_ms: load.added_p99_ms,
+            lost: load.lost,
+            decided_by: load.decided_by,
+            sentence: load.sentence,
+            uses: load.uses,
             conventional: others.letter,
             conventional_ms: others.mean_ms,
             strict: others.strict,

@@ -15,7 +15,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sqm_core::direction::Direction;
 
-use crate::result::{Finding, Severity};
+use crate::grade::LoadGrade;
+use crate::result::{AddedLatency, DirectionFigures, Finding, Severity, Summary};
 
 /// The version of the specification from which the names, defaults and formulas here come.
 pub const DRAFT: &str = "draft-ietf-ippm-responsiveness-09";
@@ -89,6 +90,53 @@ pub struct Responsiveness {
     pub self_probes: usize,
     /// How reliable the figure is.
     pub confidence: Confidence,
+    /// The round trip that this load adds, by the TCP handshakes of the probes with new connections. `None` in reports of
+    /// older versions.
+    #[serde(default)]
+    pub added: Option<AddedLatency>,
+}
+
+/// The fewest probes of which 5 % are one probe.
+const FEWEST_PROBES: u64 = 20;
+
+/// The grade of the loads of this test, by the rule of all tests.
+///
+/// # Errors
+///
+/// The reason, in words, why there is none.
+pub fn grade(
+    idle_ms: Option<f64>,
+    download: Option<&Responsiveness>,
+    upload: Option<&Responsiveness>,
+) -> Result<LoadGrade, String> {
+    let loads = || download.into_iter().chain(upload);
+    let added: Vec<AddedLatency> = loads().filter_map(|load| load.added.clone()).collect();
+    if added.is_empty() {
+        return Err("no direction was loaded".to_owned());
+    }
+    if let Some(fewest) = added
+        .iter()
+        .map(|load| load.sent)
+        .min()
+        .filter(|sent| *sent < FEWEST_PROBES)
+    {
+        return Err(format!(
+            "only {fewest} round trips were measured under a load, and a grade needs {FEWEST_PROBES}: this protocol allows few probes on a \
+             slow line"
+        ));
+    }
+    let figures = |load: &Responsiveness| DirectionFigures {
+        mbit: load.mbit,
+        ..DirectionFigures::default()
+    };
+    let summary = Summary {
+        nearest_idle_ms: idle_ms,
+        down: download.map(figures),
+        up: upload.map(figures),
+        added,
+        ..Summary::default()
+    };
+    LoadGrade::of(&summary).ok_or_else(|| "no round trip was measured on the idle line".to_owned())
 }
 
 impl Responsiveness {
@@ -186,6 +234,45 @@ mod tests {
             http_ms: 30.0,
         };
         assert_eq!(foreign_rpm(&[probe; 3]), Some(3000.0));
+    }
+
+    #[test]
+    fn a_grade_is_of_the_worse_direction_and_needs_enough_round_trips() {
+        let loaded = |direction, added_ms: f64, probes: usize| Responsiveness {
+            rpm: 1000.0,
+            foreign_rpm: 1000.0,
+            self_rpm: 1000.0,
+            mbit: 20.0,
+            connections: 4,
+            foreign_probes: probes,
+            self_probes: probes,
+            confidence: Confidence::High,
+            added: Some(AddedLatency::of(vec![direction], &vec![added_ms; probes], 0)),
+        };
+        let (down, up) = (
+            loaded(Direction::Download, 2.0, 100),
+            loaded(Direction::Upload, 250.0, 100),
+        );
+        let letter = |down, up| grade(Some(20.0), down, up).map(|grade| (grade.letter, grade.loaded));
+        assert_eq!(
+            letter(Some(&down), None),
+            Ok(("A+".to_owned(), vec![Direction::Download]))
+        );
+        assert_eq!(
+            letter(Some(&down), Some(&up)),
+            Ok(("D".to_owned(), vec![Direction::Upload]))
+        );
+        let few = loaded(Direction::Upload, 250.0, 19);
+        assert!(
+            letter(Some(&down), Some(&few))
+                .unwrap_err()
+                .contains("only 19 round trips")
+        );
+        assert!(
+            letter(None, None)
+                .unwrap_err()
+                .contains("no direction was loaded")
+        );
     }
 
     #[test]

@@ -80,6 +80,11 @@ fn both_directions_are_loaded_and_probed() {
         assert_ne!(figures.confidence, Confidence::Low);
     }
     assert_eq!(report.findings, []);
+    let grade = report.grade.expect("a grade");
+    assert!(
+        grade.to_text().contains("add") && grade.uses.len() == 4,
+        "{grade:?}"
+    );
 }
 
 /// A server of the protocol whose large file has one byte, and which reads nothing of uploads.

@@ -8,6 +8,23 @@ use super::conventional::{self, LETTERS, STRICT};
 use super::uses::{Outcome, Use};
 use super::{Basis, DecidedBy, Grade, RPM, rule};
 
+/// The grade and the round trip that the load adds: median, 95th and 99th percentile.
+pub(super) fn headline(letter: &str, loaded: &[Direction], [median, p95, p99]: [Option<f64>; 3]) -> String {
+    let load = match loaded {
+        [Direction::Download] => "downloads",
+        [Direction::Upload] => "uploads",
+        _ => "downloads and uploads together",
+    };
+    let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    format!(
+        "grade             {letter:>10} {:<8}{load} add {} ms to the round trip (median; 95 %: {}, 99 %: {})",
+        "",
+        ms(median),
+        ms(p95),
+        ms(p99)
+    )
+}
+
 /// One sentence on what people notice.
 pub(super) fn sentence(uses: &[Use], loaded: &[Direction], mostly: Option<Direction>) -> String {
     let of = |outcome: Outcome| -> String {
@@ -63,19 +80,10 @@ fn list(words: &[&str]) -> String {
 impl Grade {
     /// The grade, its figures, the sentence and the verdict for each use.
     pub(super) fn to_text(&self) -> String {
-        let load = match self.loaded.as_slice() {
-            [Direction::Download] => "downloads",
-            [Direction::Upload] => "uploads",
-            _ => "downloads and uploads together",
-        };
-        let ms = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let figures = [Some(self.added_ms), self.added_p95_ms, self.added_p99_ms];
         let mut text = format!(
-            "grade             {:>10} {:<8}{load} add {:.1} ms to the round trip (median; 95 %: {}, 99 %: {}){}\n",
-            self.letter,
-            "",
-            self.added_ms,
-            ms(self.added_p95_ms),
-            ms(self.added_p99_ms),
+            "{}{}\n",
+            headline(&self.letter, &self.loaded, figures),
             if self.decided_by == DecidedBy::Loss {
                 format!("; {:.1} % of the probes were lost", self.lost * 100.0)
             } else {

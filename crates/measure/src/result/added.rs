@@ -59,6 +59,18 @@ impl AddedLatency {
             .collect()
     }
 
+    /// The figures of one load, from round trips less the idle median, milliseconds, and the number of lost probes.
+    pub(crate) fn of(loaded: Vec<Direction>, added_ms: &[f64], lost: u64) -> Self {
+        Self {
+            loaded,
+            sent: added_ms.len() as u64 + lost,
+            lost,
+            median_ms: stats::median(added_ms).map(round),
+            p95_ms: stats::fastest_of_slowest(added_ms, 5).map(round),
+            p99_ms: stats::fastest_of_slowest(added_ms, 1).map(round),
+        }
+    }
+
     fn within(
         series: &[&ProbeSeries],
         windows: &[(f64, f64)],

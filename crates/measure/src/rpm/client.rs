@@ -24,13 +24,15 @@ pub use super::configuration::{site, site_at};
 use super::connection::{Connected, Sender, connect, fetch, tls};
 use super::{
     ADDED_CONNECTIONS, Confidence, ForeignProbe, INITIAL_CONNECTIONS, INTERVAL, MAX_CONNECTIONS,
-    MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, is_stable, probes_per_s, self_rpm, unloaded,
+    MOVING_AVERAGE_DISTANCE, Responsiveness, foreign_rpm, grade, is_stable, probes_per_s, self_rpm, unloaded,
 };
 use crate::Error;
 use crate::foreign::{self, MAX_REASON};
+use crate::grade::LoadGrade;
 use crate::http::{Place, Tasks, request};
 use crate::load;
-use crate::result::Finding;
+use crate::result::{AddedLatency, Finding, Severity};
+use crate::stats;
 use crate::tcp_info::TcpInfo;
 
 /// Largest number of probe connections at the same time. A choice: servers limit the connections of one client.
@@ -74,11 +76,17 @@ pub struct Report {
     pub host: String,
     /// Round trips per minute of new connections on the idle line.
     pub idle_rpm: Option<f64>,
+    /// The TCP handshake on the idle line, median, milliseconds.
+    #[serde(default)]
+    pub idle_ms: Option<f64>,
     /// Responsiveness while downloads filled the line. `None` if they did not fill it.
     pub download: Option<Responsiveness>,
     /// Responsiveness while uploads filled the line.
     pub upload: Option<Responsiveness>,
-    /// Why a direction has no figures.
+    /// The grade of the loads. `None` with a finding that names the reason.
+    #[serde(default)]
+    pub grade: Option<LoadGrade>,
+    /// Why a direction has no figures, and why there is no grade.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -97,8 +105,10 @@ pub fn run(
             draft: super::DRAFT.to_owned(),
             host: server.host.clone(),
             idle_rpm: foreign_rpm(&idle),
+            idle_ms: stats::median(&handshakes_ms(&idle)),
             download: None,
             upload: None,
+            grade: None,
             findings: Vec::new(),
         };
         for direction in Direction::BOTH {
@@ -107,9 +117,23 @@ pub fn run(
                 Direction::Upload => &mut report.upload,
             };
             match session.direction(direction, server.limit, progress).await? {
-                Loaded::Measured(figures) => *place = Some(figures),
+                Loaded::Measured(mut figures, handshakes_ms) => {
+                    let idle_ms = report.idle_ms.unwrap_or_default();
+                    let added: Vec<f64> = handshakes_ms.iter().map(|ms| ms - idle_ms).collect();
+                    // Probes that found no answer are not counted: a failed request is not a lost packet.
+                    figures.added = Some(AddedLatency::of(vec![direction], &added, 0));
+                    *place = Some(figures);
+                }
                 Loaded::NotReached(finding) => report.findings.push(finding),
             }
+        }
+        match grade(report.idle_ms, report.download.as_ref(), report.upload.as_ref()) {
+            Ok(grade) => report.grade = Some(grade),
+            Err(reason) => report.findings.push(Finding {
+                severity: Severity::Note,
+                code: "no_grade".to_owned(),
+                text: format!("no grade: {reason}"),
+            }),
         }
         Ok(report)
     })
@@ -144,7 +168,8 @@ struct Session {
 
 /// The outcome of the load in one direction.
 enum Loaded {
-    Measured(Responsiveness),
+    /// The figures, and the TCP handshakes that they are of, milliseconds.
+    Measured(Responsiveness, Vec<f64>),
     /// The load did not fill the line.
     NotReached(Finding),
 }
@@ -270,6 +295,7 @@ impl Session {
                 }
             }
         }
+        let handshakes_ms = handshakes_ms(&seen.recent(Instant::now()));
         let figures = seen.figures(Instant::now());
         let mut figures = figures
             .ok_or_else(|| self.failed("loading the line", &io::Error::other("no probe came back")))?;
@@ -289,7 +315,7 @@ impl Session {
             Direction::Upload => seen.taken.load(Ordering::Relaxed) > 0,
         };
         Ok(match unloaded(direction, figures.mbit, is_under_way) {
-            None => Loaded::Measured(figures),
+            None => Loaded::Measured(figures, handshakes_ms),
             Some(finding) => Loaded::NotReached(finding),
         })
     }
@@ -377,16 +403,10 @@ fn arrived(sockets: &[TcpStream], seen: &Seen) -> u64 {
 impl Seen {
     /// The figures of the probes in the last intervals. `None` while one kind of probe has no answer.
     fn figures(&self, now: Instant) -> Option<Responsiveness> {
-        let since = INTERVAL * MOVING_AVERAGE_DISTANCE as u32;
-        let is_recent = |at: Instant| now.saturating_duration_since(at) <= since;
-        let foreign: Vec<_> = lock(&self.foreign)
-            .iter()
-            .filter(|(at, _)| is_recent(*at))
-            .map(|(_, probe)| *probe)
-            .collect();
+        let foreign = self.recent(now);
         let own: Vec<_> = lock(&self.own)
             .iter()
-            .filter(|(at, _)| is_recent(*at))
+            .filter(|(at, _)| is_recent(*at, now))
             .map(|(_, ms)| *ms)
             .collect();
         let (foreign_rpm, self_rpm) = (foreign_rpm(&foreign)?, self_rpm(&own)?);
@@ -399,8 +419,25 @@ impl Seen {
             foreign_probes: foreign.len(),
             self_probes: own.len(),
             confidence: Confidence::Low,
+            added: None,
         })
     }
+
+    /// The probes of new connections in the last intervals.
+    fn recent(&self, now: Instant) -> Vec<ForeignProbe> {
+        let probes = lock(&self.foreign);
+        let recent = probes.iter().filter(|(at, _)| is_recent(*at, now));
+        recent.map(|(_, probe)| *probe).collect()
+    }
+}
+
+/// True in the intervals that a moving average is of.
+fn is_recent(at: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(at) <= INTERVAL * MOVING_AVERAGE_DISTANCE as u32
+}
+
+fn handshakes_ms(probes: &[ForeignProbe]) -> Vec<f64> {
+    probes.iter().map(|probe| probe.tcp_ms).collect()
 }
 
 /// An endless upload body that counts the bytes that leave.

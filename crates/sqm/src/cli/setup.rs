@@ -12,6 +12,7 @@ mod questions;
 mod rates;
 mod section;
 mod server;
+mod tested;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,8 +26,6 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::uplink::{Uplink, uplinks};
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{capability, observe, stack, state};
-use sqm_measure::grade::{Grade, Verdict};
-use sqm_measure::result::TestResult;
 use sqm_plan::arithmetic::Known;
 use sqm_plan::link::Preset;
 use sqm_process::failure::Failure;
@@ -41,6 +40,7 @@ use self::rates::Rates;
 pub(super) use self::rates::parse_rate;
 use self::section::{Existing, Wanted, changed};
 use self::server::{Files, Server};
+use self::tested::Tested;
 use super::shape;
 
 /// Find the interface to the internet, ask for the line, measure it, write the configuration, apply and verify it
@@ -130,7 +130,7 @@ impl Args {
         };
         let counting = self.counting(&draft, &existing, &interface, link, &links)?;
         let (rates, server) = self.rates_and_server(&existing, &counting)?;
-        let before = match server.can_test() && !self.dry_run {
+        let before = match server.is_there() && !self.dry_run {
             true => {
                 outln!("measuring the line as it is, with {}:", server.name());
                 Some(server.test()?)
@@ -219,7 +219,7 @@ impl Args {
             return Ok((given, self.server.clone()));
         }
         let rates = match given == Rates::default() {
-            true => ask_speeds(existing, self.server.can_test())?,
+            true => ask_speeds(existing, self.server.is_there())?,
             false => given,
         };
         Ok((rates, self.server.or_ask()?))
@@ -232,12 +232,12 @@ impl Args {
         rates: Rates,
         existing: &Existing,
         counting: &Counting,
-        before: Option<&TestResult>,
+        before: Option<&Tested>,
     ) -> Result<Wanted, Failure> {
         // A test through a shaper shows the shaper's rate.
         let of_test = |direction| {
-            let result = before.filter(|_| !existing.is_enabled)?;
-            rates::of_result(result, direction, counting)
+            let tested = before.filter(|_| !existing.is_enabled)?;
+            tested.rate(direction, counting)
         };
         let measured = Rates {
             download: of_test(Direction::Download),
@@ -305,10 +305,8 @@ impl Args {
             }
             None => errln!("warning: the search found no rates: those from before it stay in force"),
         }
-        if server.can_test() {
-            outln!("measuring the line again:");
-            measured.after = Some(server.test()?);
-        }
+        outln!("measuring the line again:");
+        measured.after = Some(server.test()?);
         Ok(measured)
     }
 
@@ -339,16 +337,14 @@ impl Args {
     }
 
     /// Says in one sentence what has become of the line, and in another what is left to do.
-    fn conclude(&self, before: Option<&TestResult>, measured: &Measured, is_enabled: bool) {
-        let grade = |result: &TestResult| Verdict::of(result).grade;
-        let words = |grade: &Grade| format!("grade {}, load added {:.1} ms", grade.letter, grade.added_ms);
-        let after = measured.after.as_ref().and_then(grade);
-        if let (Some(before), Some(after)) = (before.and_then(grade), after) {
+    fn conclude(&self, before: Option<&Tested>, measured: &Measured, is_enabled: bool) {
+        let after = measured.after.as_ref().and_then(Tested::grade);
+        if let (Some(before), Some(after)) = (before.and_then(Tested::grade), after) {
             let rates = match measured.rates {
                 Some((down, up)) => format!(", shaped at {down} down and {up} up"),
                 None => String::new(),
             };
-            outln!("before: {}; now: {}{rates}", words(&before), words(&after));
+            outln!("before: {}; now: {}{rates}", before.words(), after.words());
             outln!("{}", after.sentence);
         } else if let Some((down, up)) = measured.rates {
             outln!("now: shaped at {down} down and {up} up");
@@ -467,5 +463,5 @@ impl Args {
 struct Measured {
     /// Shaper rates, download and upload.
     rates: Option<(Rate, Rate)>,
-    after: Option<TestResult>,
+    after: Option<Tested>,
 }

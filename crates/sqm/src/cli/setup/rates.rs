@@ -99,10 +99,15 @@ fn carried(result: &TestResult, direction: Direction) -> Option<f64> {
 
 /// The shaper rate from a result: what the line carried as TCP payload is converted to its gross rate first.
 pub(super) fn of_result(result: &TestResult, direction: Direction, counting: &Counting) -> Option<Rate> {
-    let goodput = Rate::from_bits_per_sec((carried(result, direction)? * 1e6) as u64);
+    of_goodput(carried(result, direction)?, result.was_alone(direction), counting)
+}
+
+/// The shaper rate for this goodput of TCP, Mbit/s. `was_alone` is true if the other direction was idle.
+pub(super) fn of_goodput(mbit: f64, was_alone: bool, counting: &Counting) -> Option<Rate> {
+    let goodput = Rate::from_bits_per_sec((mbit * 1e6) as u64);
     let headers = Headers::IPV4.timestamps();
     let gross = arithmetic::gross(goodput, counting.packet, headers, &counting.framing)?;
-    let known = match result.was_alone(direction) {
+    let known = match was_alone {
         true => Known::MeasuredAlone,
         false => Known::Measured,
     };

@@ -12,6 +12,7 @@ use sqm_process::child::{self, PROGRAM};
 use sqm_process::failure::Failure;
 
 use super::answers::ask;
+use super::tested::Tested;
 
 /// The server, and how it is used.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -87,19 +88,20 @@ impl Server {
         )
     }
 
-    /// True if `sqm test` can measure with this server.
-    pub(super) const fn can_test(&self) -> bool {
-        self.server.is_some() && !self.rpm
-    }
-
     fn is_url(&self) -> bool {
         let name = self.name();
         name.starts_with("https://") || name.starts_with("http://")
     }
 
     /// Measures the line as it is now.
-    pub(super) fn test(&self) -> Result<TestResult, Failure> {
-        let mut words = words(&["test", "--json", "-", "--idle", "3s", "--after", "0"]);
+    pub(super) fn test(&self) -> Result<Tested, Failure> {
+        let mut words = match self.rpm {
+            true => words(&["test", "--rpm", "--json", "-"]),
+            false => words(&["test", "--json", "-", "--idle", "3s", "--after", "0"]),
+        };
+        if self.rpm {
+            words.extend(self.insecure.then(|| "--insecure".into()));
+        }
         if self.is_url() {
             words.extend([OsString::from("--url"), self.name().into()]);
             words.extend(
@@ -117,7 +119,12 @@ impl Server {
         if !status.success() {
             return Err(Failure::Failed(anyhow!("the test with {} failed", self.name())));
         }
+        if self.rpm {
+            let report = serde_json::from_slice(&output).context("the test gave no report")?;
+            return Ok(Tested::Responsiveness(Box::new(report)));
+        }
         TestResult::from_bytes(&output)
+            .map(|result| Tested::Result(Box::new(result)))
             .map_err(|error| Failure::Failed(anyhow!("the test gave no result: {error}")))
     }
 

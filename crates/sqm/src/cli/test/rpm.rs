@@ -99,6 +99,9 @@ fn figures(report: &Report) -> String {
             text += &line(name, found);
         }
     }
+    if let Some(grade) = &report.grade {
+        text += &grade.to_text();
+    }
     for finding in &report.findings {
         text += &format!("{}\n", finding.to_text());
     }
