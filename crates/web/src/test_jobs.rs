@@ -88,7 +88,7 @@ impl Test {
         });
         match (&self.title, words) {
             (Some(title), Some(words)) => Some(format!("{title}, {words}")),
-            (title, words) => title.clone().or(words.map(str::to_owned)),
+            (title, words) => title.clone().or_else(|| words.map(str::to_owned)),
         }
     }
 

@@ -129,7 +129,7 @@ impl Job {
     async fn run_second(&mut self, state: &Arc<AppState>, mut first: Test, pair: Pair) -> Test {
         let resumed = self.resume(state, &pair.interface).await;
         if first.state != State::Done {
-            first.error = first.error.or(resumed.err());
+            first.error = first.error.or_else(|| resumed.err());
             return first;
         }
         let id = resumed.and_then(|()| new_id().map_err(|error| format!("{error:#}")));

@@ -2,7 +2,7 @@
 
 import { useState } from 'preact/hooks';
 import { api, type Test, type TestWanted } from '../api';
-import { t } from '../i18n';
+import { maybe, t } from '../i18n';
 import { useStore } from '../store';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { CLOUDFLARE, NETWORK_QUALITY } from './public-servers';
@@ -60,11 +60,11 @@ export function Start({ isHidden, kinds, last, started }: Props) {
                         <ChoiceField
                             id="test-kind"
                             label={t('test.kind')}
-                            help={t('test.kind_help')}
+                            help={aboutKind(kinds, fields.kind)}
                             value={fields.kind}
                             choices={kinds
                                 .filter(({ name }) => wayOf(name) === 'server')
-                                .map(({ name, about }) => ({ value: name, text: `${name} – ${about}` }))}
+                                .map(({ name }) => ({ value: name, text: name }))}
                             choose={field('kind').set}
                         />
                     )}
@@ -152,6 +152,12 @@ export function Start({ isHidden, kinds, last, started }: Props) {
             />
         </StartForm>
     );
+}
+
+/** What the chosen test does: a narrow window has no room for that in the list. */
+function aboutKind(kinds: Props['kinds'], name: string): string {
+    const about = maybe(`test.kind.${name}`) ?? kinds.find((kind) => kind.name === name)?.about;
+    return about ? `${about}. ${t('test.kind_help')}` : t('test.kind_help');
 }
 
 /** The fields of the form. */

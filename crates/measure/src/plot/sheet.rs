@@ -24,6 +24,8 @@ const MARGIN: f64 = 10.0;
 const LINE: f64 = 1.35;
 /// Mean width of a letter, as a share of the size of the text. Measured on DejaVu Sans, which is wider than most fonts.
 const LETTER: f64 = 0.56;
+/// Mean width of a bold letter, likewise.
+const BOLD_LETTER: f64 = 0.64;
 /// Height of a label above a panel, pixels.
 const LABEL_ROW: f64 = 17.0;
 
@@ -84,7 +86,8 @@ impl Sheet {
             svg.text(x, y, font, text);
             return 0.0;
         }
-        let letters = ((NARROW - MARGIN - x) / (font.size * LETTER)) as usize;
+        let letter = if font.bold { BOLD_LETTER } else { LETTER };
+        let letters = ((NARROW - MARGIN - x) / (font.size * letter)) as usize;
         let lines = wrapped(text, letters);
         let height = (font.size * LINE).round();
         for (row, line) in (0_u8..).zip(&lines) {
@@ -104,7 +107,6 @@ impl Sheet {
                 ..Font::TITLE
             },
         );
-        // Bold letters are wider.
         self.paragraph(svg, (self.margin(), self.pick(36.0, 26.0)), font, text)
     }
 
@@ -146,8 +148,14 @@ impl Sheet {
     }
 }
 
-/// The text in lines of at most this many letters, broken between words. A longer word has a line of its own and is shortened.
+/// The text in lines of at most this many letters, broken between words, but not between a number and its unit. A longer word has a
+/// line of its own and is shortened.
 fn wrapped(text: &str, letters: usize) -> Vec<String> {
+    let text = [" %", " ms", " Mbit/s"]
+        .iter()
+        .fold(text.to_owned(), |text, unit| {
+            text.replace(unit, &unit.replace(' ', "\u{a0}"))
+        });
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let last = lines.len() - 1;
@@ -172,6 +180,7 @@ mod tests {
     #[test]
     fn a_text_is_broken_between_words() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("99 % below 5 ms", 12), ["99\u{a0}% below", "5\u{a0}ms"]);
         assert_eq!(wrapped("", 7), [""]);
         assert_eq!(wrapped("a verylongword b", 7), ["a", "verylo\u{2026}", "b"]);
     }
