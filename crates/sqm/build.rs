@@ -5,7 +5,9 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    if std::env::var("PROFILE").as_deref() == Ok("debug") {
+    // A static program of musl relocates itself as it starts, and crashes if it was not linked for that.
+    let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("gnu");
+    if is_gnu && std::env::var("PROFILE").as_deref() == Ok("debug") {
         println!("cargo:rustc-link-arg-bin=sqm=-no-pie");
     }
 }

@@ -12,7 +12,11 @@ for tool in dpkg-deb strip gzip; do
         exit 1
     }
 done
-version=$("$program" --version | cut -d' ' -f2)
+version=$("$program" --version) || {
+    echo "package: $program does not run on this machine" >&2
+    exit 1
+}
+version=${version#sqm }
 architecture=$(dpkg --print-architecture)
 # The oldest C library that has every symbol of the program.
 libc=$(objdump -T "$program" | sed -n 's/.*(\?GLIBC_\([0-9.]*\))\?.*/\1/p' | sort -uV | tail -n 1)

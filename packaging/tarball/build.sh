@@ -16,7 +16,11 @@ file "$program" | grep -q 'static-pie linked\|statically linked' || {
     echo "tarball: $program is not statically linked, so it would not start on other distributions; build it with 'make tarball'" >&2
     exit 1
 }
-version=$("$program" --version | cut -d' ' -f2)
+version=$("$program" --version) || {
+    echo "tarball: $program does not run on this machine" >&2
+    exit 1
+}
+version=${version#sqm }
 name=sqm-$version-linux-$(uname -m)
 
 work=$(mktemp -d)
