@@ -201,7 +201,15 @@ fn an_unconfirmed_change_is_rolled_back() {
         )
         .expect("the lab answers");
     assert_eq!(output.code, 1, "{}", output.stderr);
-    assert!(output.stderr.contains("not confirmed"), "{}", output.stderr);
+    // The user reads what has changed before the question.
+    let (changes, question) = output.stderr.split_once("Keep the change?").expect("a question");
+    assert!(changes.contains("d0: added 1: root ") && changes.contains("replaces tbf 7:"), "{changes}");
+    assert_eq!(
+        question,
+        " Press Enter or run 'sqm confirm' within 2 s; otherwise it is rolled back.\n\
+         sqm: not confirmed within 2 s: the change was rolled back\n"
+    );
+    assert_eq!(output.stdout, "");
     assert_eq!(
         home.script_on("router", ". /tmp/look.sh").expect("tc looks"),
         before
@@ -216,12 +224,29 @@ fn an_unconfirmed_change_is_rolled_back() {
         )
         .expect("the lab answers");
     assert!(kept.contains("d0: shaped"), "{kept}");
-    assert_eq!(
-        home.run("router", &["sqm", "verify", "--config", "/tmp/first"])
-            .expect("the lab answers")
-            .code,
-        0
-    );
+    let is_in_force = || {
+        let verified = home.run("router", &["sqm", "verify", "--config", "/tmp/first"]);
+        assert_eq!(verified.expect("the lab answers").code, 0);
+    };
+    is_in_force();
+    // A second confirmation has nothing to confirm. Enter at the terminal confirms as well.
+    let typed = home
+        .script_on(
+            "router",
+            "set +e; sqm confirm 2>&1; echo \"second: $?\"; sqm stop >/dev/null 2>&1
+             mkdir -p /dev/pts; mount -t devpts devpts /dev/pts
+             echo | script -qec 'sqm start --confirm 60 --config /tmp/first' /dev/null; echo \"typed: $?\"",
+        )
+        .expect("the lab answers");
+    for words in [
+        "no change waits for a confirmation: it was confirmed or rolled back already\nsecond: 1\n",
+        "Press Enter or run 'sqm confirm' within 60 s",
+        "d0: shaped",
+        "typed: 0",
+    ] {
+        assert!(typed.contains(words), "`{words}` is missing in {typed}");
+    }
+    is_in_force();
 }
 
 #[test]
