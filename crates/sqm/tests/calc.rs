@@ -88,22 +88,6 @@ fn every_command_of_the_numbers_has_its_answer() {
     assert!(count > 25, "{count} rows");
 }
 
-/// Expects each block of the guide that begins with a command of `sqm calc` to show that command's output.
-#[test]
-fn the_guide_shows_what_calc_prints() {
-    let guide = include_str!("../../../docs/guide/README.md");
-    let blocks = guide.split("\n```").skip(1).step_by(2);
-    let mut count = 0;
-    for block in blocks.filter_map(|block| block.strip_prefix("\n$ sqm calc ")) {
-        let (command, shown) = block.split_once('\n').expect("an answer follows the command");
-        let output = calc(&command.split_whitespace().collect::<Vec<_>>());
-        let printed = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(printed.trim_end(), shown.trim_end(), "sqm calc {command}");
-        count += 1;
-    }
-    assert!(count >= 5, "{count} blocks");
-}
-
 /// The expected targets are those of Linux's CAKE at these rates (`tc -s qdisc`, recorded in `crates/core/testdata`),
 /// and those of sqm-scripts' `auto`.
 #[test]

@@ -203,7 +203,10 @@ fn an_unconfirmed_change_is_rolled_back() {
     assert_eq!(output.code, 1, "{}", output.stderr);
     // The user reads what has changed before the question.
     let (changes, question) = output.stderr.split_once("Keep the change?").expect("a question");
-    assert!(changes.contains("d0: added 1: root ") && changes.contains("replaces tbf 7:"), "{changes}");
+    assert!(
+        changes.contains("d0: added 1: root ") && changes.contains("replaces tbf 7:"),
+        "{changes}"
+    );
     assert_eq!(
         question,
         " Press Enter or run 'sqm confirm' within 2 s; otherwise it is rolled back.\n\

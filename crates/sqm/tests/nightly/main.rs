@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod faults;
 mod files;
+mod guide;
 mod measure;
 mod rows;
 mod scripts;
