@@ -8,7 +8,7 @@ use sqm_lab::{Clock, Home, Line};
 use crate::lab::shared;
 
 #[path = "../support/guide.rs"]
-mod guide;
+mod pages;
 
 /// Files of the walk that are pictures of the guide.
 const PICTURES: [(&str, &str); 3] = [
@@ -28,7 +28,7 @@ fn the_walk_of_the_guide_prints_what_the_guide_shows() {
     .expect("the guest is prepared");
     let is_update = std::env::var_os("SQM_UPDATE").is_some();
     let mut wrong = String::new();
-    for block in guide::blocks() {
+    for block in pages::blocks() {
         let Some(host) = block.place.as_deref().filter(|place| *place != "here") else {
             continue;
         };
@@ -40,7 +40,7 @@ fn the_walk_of_the_guide_prints_what_the_guide_shows() {
         for (command, shown) in &block.commands {
             let printed = run(&home, host, command);
             println!("$ sqm {command}\n{printed}");
-            let [as_shown, as_printed] = [shown, &printed].map(|text| guide::without_figures(text));
+            let [as_shown, as_printed] = [shown, &printed].map(|text| pages::without_figures(text));
             if as_shown == as_printed {
                 continue;
             }
@@ -59,7 +59,7 @@ fn the_walk_of_the_guide_prints_what_the_guide_shows() {
     if is_update {
         for (file, picture) in PICTURES {
             let svg = home.script(&format!("cat {file}")).expect(file);
-            fs::write(guide::folder().join("pictures").join(picture), svg).expect(picture);
+            fs::write(pages::folder().join("pictures").join(picture), svg).expect(picture);
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
