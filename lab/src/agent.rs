@@ -1,6 +1,7 @@
 //! The first process inside the guest, and the only permanent one. It mounts what a system needs over the host's read-only files,
 //! and then carries out the requests that the host sends over the console.
 
+mod program;
 mod streams;
 mod terminal;
 
@@ -9,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::mount::{MountFlags, mount};
@@ -17,7 +18,7 @@ use rustix::system::{RebootCommand, reboot};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
 use crate::launch;
-use crate::protocol::{Act, LAST, MARK, MORE, RECEIVED, Reply, Request, text_of};
+use crate::protocol::{Act, LAST, MARK, MORE, RECEIVED, Reply, Request};
 
 /// Runs as process 1 of the guest and does not return while the guest lives.
 pub fn main() -> io::Result<()> {
@@ -152,9 +153,11 @@ fn answer(out: &Mutex<File>, reply: &Reply) -> io::Result<()> {
 
 fn carry_out(request: Request) -> Reply {
     let id = request.id;
-    let mut binary = None;
     let result = match request.act {
-        Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin, &mut binary),
+        Act::Run { host, argv, stdin } => run(host.as_deref(), &argv, &stdin),
+        Act::Start { host, argv, stream } => streams::start(&host, &argv, stream),
+        Act::Interrupt { stream } => streams::interrupt(stream),
+        Act::Close { stream } => streams::close(stream),
         Act::Spawn { host, argv } => spawn(host.as_deref(), &argv),
         Act::Write { path, bytes } => write(Path::new(&path), &bytes),
         Act::Connect { host, port, stream } => streams::connect(&host, port, stream),
@@ -175,14 +178,13 @@ fn carry_out(request: Request) -> Reply {
         code,
         stdout,
         stderr,
-        binary,
     }
 }
 
 type Outcome = io::Result<(i32, String, String)>;
 
-/// Runs a program to its end. Standard output that is not UTF-8 goes to `binary` as well, byte for byte.
-fn run(host: Option<&str>, argv: &[String], stdin: &str, binary: &mut Option<String>) -> Outcome {
+/// Runs a program to its end.
+fn run(host: Option<&str>, argv: &[String], stdin: &str) -> Outcome {
     let mut child = command(host, argv)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -193,15 +195,18 @@ fn run(host: Option<&str>, argv: &[String], stdin: &str, binary: &mut Option<Str
     let _ = input.write_all(stdin.as_bytes());
     drop(input);
     let output = child.wait_with_output()?;
-    let code = output
-        .status
-        .code()
-        .unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    *binary = str::from_utf8(&output.stdout)
-        .is_err()
-        .then(|| text_of(&output.stdout));
-    Ok((code, text(&output.stdout), text(&output.stderr)))
+    Ok((
+        exit_code(output.status),
+        text(&output.stdout),
+        text(&output.stderr),
+    ))
+}
+
+/// The exit code of a program; 128 + n for signal n.
+fn exit_code(status: ExitStatus) -> i32 {
+    let code = status.code();
+    code.unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
 
 fn spawn(host: Option<&str>, argv: &[String]) -> Outcome {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::processor::Processor;
-use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request, bytes_of};
+use crate::protocol::{Act, LAST, MARK, MORE, PIECE, RECEIVED, Reply, Request};
 use crate::{Clock, Error, launch};
 
 /// A running guest. Dropping it ends the kernel. If this process ends in any other way, a watcher process ends the kernel, and the guest
@@ -38,16 +38,6 @@ pub struct Output {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
-    /// Standard output byte for byte in hexadecimal digits, if it is not UTF-8.
-    pub(crate) binary: Option<String>,
-}
-
-impl Output {
-    /// Standard output byte for byte.
-    pub fn stdout_bytes(&self) -> Vec<u8> {
-        let binary = self.binary.as_deref().and_then(|text| bytes_of(text).ok());
-        binary.unwrap_or_else(|| self.stdout.as_bytes().to_vec())
-    }
 }
 
 /// Longest wait for an answer of the guest, by the host's clock. A choice: several times the length of a measurement, and short enough
@@ -210,7 +200,6 @@ impl Guest {
             code: reply.code,
             stdout: reply.stdout,
             stderr: reply.stderr,
-            binary: reply.binary,
         })
     }
 

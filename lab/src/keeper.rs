@@ -23,7 +23,6 @@ enum Answer {
         code: i32,
         stdout: String,
         stderr: String,
-        binary: Option<String>,
     },
     Failed(String),
 }
@@ -105,21 +104,10 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
                 code: 0,
                 stdout: String::new(),
                 stderr: String::new(),
-                binary: None,
             }
         }
         Ok(act) => match home.ask(act) {
-            Ok(Output {
-                code,
-                stdout,
-                stderr,
-                binary,
-            }) => Answer::Done {
-                code,
-                stdout,
-                stderr,
-                binary,
-            },
+            Ok(Output { code, stdout, stderr }) => Answer::Done { code, stdout, stderr },
             Err(error) => Answer::Failed(error.to_string()),
         },
         Err(error) => Answer::Failed(format!("not a request: {error}")),
@@ -144,17 +132,7 @@ pub fn ask(act: &Act) -> Result<Output, Error> {
         .and_then(|()| BufReader::new(&connection).read_line(&mut line))
         .map_err(|e| Error::host("the lab did not answer on", &socket, e))?;
     match serde_json::from_str(&line) {
-        Ok(Answer::Done {
-            code,
-            stdout,
-            stderr,
-            binary,
-        }) => Ok(Output {
-            code,
-            stdout,
-            stderr,
-            binary,
-        }),
+        Ok(Answer::Done { code, stdout, stderr }) => Ok(Output { code, stdout, stderr }),
         Ok(Answer::Failed(why)) => Err(Error::State(why)),
         Err(_) => Err(Error::State("the lab ended during the request".into())),
     }

@@ -11,7 +11,8 @@
 //!
 //! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and sends it requests, [`agent`] carries them out
 //! inside the guest, [`mod@line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
-//! a lab running between commands, [`forward`] connects a browser to a virtual host, and [`terminal`] a shell.
+//! a lab running between commands, [`program`] runs a command on a virtual host, [`forward`] connects a browser to it,
+//! and [`terminal`] a shell.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -24,6 +25,7 @@ pub mod kernel;
 mod launch;
 pub mod line;
 mod processor;
+pub mod program;
 pub mod protocol;
 pub mod terminal;
 

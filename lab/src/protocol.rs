@@ -43,6 +43,25 @@ pub enum Act {
         /// Its standard input.
         stdin: String,
     },
+    /// Start a program whose output the host reads as it comes, by [`Act::Receive`].
+    Start {
+        /// The network namespace.
+        host: String,
+        /// Program and arguments.
+        argv: Vec<String>,
+        /// The number of the program, which the host chooses.
+        stream: u64,
+    },
+    /// Send SIGINT to such a program and its children.
+    Interrupt {
+        /// Its number.
+        stream: u64,
+    },
+    /// Forget such a program: it receives SIGPIPE when it writes more.
+    Close {
+        /// Its number.
+        stream: u64,
+    },
     /// Start a program and leave it running. It ends with the guest at the latest.
     Spawn {
         /// The network namespace; `None` is the guest's own.
@@ -91,8 +110,9 @@ pub enum Act {
         /// The bytes in the form of [`text_of`]. An empty text ends this direction.
         bytes: String,
     },
-    /// Wait for bytes on a connection or a terminal. Standard output has them in the form of [`text_of`]; at the end of a terminal it has
-    /// the exit code of the shell.
+    /// Wait for bytes on a connection or a terminal, or of a program. Standard output has them in the form of [`text_of`], and so has
+    /// standard error for those of a program. At the end of a terminal or a program, standard output has the exit code of the shell or the
+    /// program.
     Receive {
         /// Its number.
         stream: u64,
@@ -127,9 +147,6 @@ pub struct Reply {
     pub stdout: String,
     /// Standard error, with invalid UTF-8 replaced.
     pub stderr: String,
-    /// Standard output byte for byte in hexadecimal digits, if it is not UTF-8.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub binary: Option<String>,
 }
 
 #[cfg(test)]

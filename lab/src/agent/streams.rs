@@ -1,5 +1,5 @@
-//! The guest's side of [`crate::forward`] and [`crate::terminal`]: connections to its virtual hosts and terminals on them, by the numbers
-//! that the host gave them.
+//! The guest's side of [`crate::forward`], [`crate::terminal`] and [`crate::program`]: connections to its virtual hosts, and terminals and
+//! programs on them, by the numbers that the host gave them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,15 +12,17 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Outcome;
+use super::program::{Piece, Program, Progress};
 use super::terminal::Terminal;
 use crate::forward::{CHUNK, END, RETRY};
 use crate::protocol::{bytes_of, text_of};
 
-/// A way for bytes in both directions.
+/// A source of bytes; all but programs take bytes as well.
 #[derive(Clone)]
 enum Stream {
     Connection(Arc<TcpStream>),
     Terminal(Arc<Terminal>),
+    Program(Arc<Program>),
 }
 
 static STREAMS: LazyLock<Mutex<HashMap<u64, Stream>>> = LazyLock::new(Mutex::default);
@@ -47,6 +49,27 @@ pub(super) fn open_terminal(host: &str, stream: u64, size: (u16, u16), kind: &st
     done(0)
 }
 
+/// Starts a program on the virtual host.
+pub(super) fn start(host: &str, argv: &[String], stream: u64) -> Outcome {
+    let program = Program::start(host, argv)?;
+    streams().insert(stream, Stream::Program(Arc::new(program)));
+    done(0)
+}
+
+/// Interrupts a program.
+pub(super) fn interrupt(stream: u64) -> Outcome {
+    if let Stream::Program(program) = known(stream)? {
+        program.interrupt()?;
+    }
+    done(0)
+}
+
+/// Forgets a stream.
+pub(super) fn close(stream: u64) -> Outcome {
+    streams().remove(&stream);
+    done(0)
+}
+
 /// Changes the size of a terminal.
 pub(super) fn resize(stream: u64, size: (u16, u16)) -> Outcome {
     if let Stream::Terminal(terminal) = known(stream)? {
@@ -62,6 +85,7 @@ pub(super) fn send(stream: u64, text: &str) -> Outcome {
         Stream::Connection(connection) if bytes.is_empty() => connection.shutdown(Shutdown::Write)?,
         Stream::Connection(connection) => (&*connection).write_all(&bytes)?,
         Stream::Terminal(terminal) => terminal.write(&bytes)?,
+        Stream::Program(_) => return Err(ErrorKind::Unsupported.into()),
     }
     done(0)
 }
@@ -71,6 +95,7 @@ pub(super) fn receive(stream: u64) -> Outcome {
     let mut buffer = [0; CHUNK];
     let known = known(stream)?;
     let read = match &known {
+        Stream::Program(program) => return receive_output(program, stream),
         Stream::Connection(connection) => match (&**connection).read(&mut buffer) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(None),
             read => read.map(Some),
@@ -83,9 +108,21 @@ pub(super) fn receive(stream: u64) -> Outcome {
         _ => {
             streams().remove(&stream);
             match known {
-                Stream::Connection(_) => done(END),
+                Stream::Connection(_) | Stream::Program(_) => done(END),
                 Stream::Terminal(terminal) => Ok((END, terminal.exit_code().to_string(), String::new())),
             }
+        }
+    }
+}
+
+fn receive_output(program: &Program, stream: u64) -> Outcome {
+    match program.read(WAIT) {
+        Progress::Nothing => done(RETRY),
+        Progress::Output(Piece::Stdout(bytes)) => Ok((0, text_of(&bytes), String::new())),
+        Progress::Output(Piece::Stderr(bytes)) => Ok((0, String::new(), text_of(&bytes))),
+        Progress::Ended(code) => {
+            streams().remove(&stream);
+            Ok((END, code.to_string(), String::new()))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -188,6 +188,7 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
             .env("XDG_RUNTIME_DIR", keeper.temporary.path());
         command.output().unwrap()
     };
+    output_appears_while_the_command_runs(&keeper);
     // Output that is no text arrives byte for byte, and process substitution has its /dev/fd.
     let output = lab(&["run", "h1", "bash", "-c", r"cat <(printf '\377\000x')"]);
     assert_eq!(
@@ -203,6 +204,52 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("no lab is running"), "{stderr}");
     assert!(keeper.child.0.wait().unwrap().success());
+}
+
+/// Both outputs of `run` appear before the command ends, Ctrl-C interrupts the command, and a reader that goes away ends it.
+fn output_appears_while_the_command_runs(keeper: &Program) {
+    let start = |script: &str| {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm-lab")]);
+        command.args(["run", "h1", "--", "sh", "-c", script]);
+        command.env("XDG_RUNTIME_DIR", keeper.temporary.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ending(command.spawn().unwrap())
+    };
+    let mut running =
+        start("echo out; echo error >&2; trap 'exit 5' INT; echo trapped; while :; do sleep 1; done");
+    let mut outputs = (running.0.stdout.take().unwrap(), running.0.stderr.take().unwrap());
+    appears(&mut outputs.0, "out\ntrapped\n");
+    appears(&mut outputs.1, "error\n");
+    kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(5));
+
+    let mut running = start("exec yes");
+    let mut output = running.0.stdout.take().unwrap();
+    appears(&mut output, "y\n");
+    drop(output);
+    assert!(running.0.wait().unwrap().success());
+    let ended = start("for _ in $(seq 100); do pgrep -x yes >/dev/null || exit 0; sleep 0.1; done; exit 1")
+        .0
+        .wait();
+    assert!(ended.unwrap().success(), "the command outlives its reader");
+}
+
+/// Waits until this text has been written to a pipe of a process that still runs.
+fn appears(mut pipe: impl Read + AsFd, text: &str) {
+    let patience = Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    let mut seen = String::new();
+    let mut buffer = [0; 64];
+    while !seen.starts_with(text) {
+        let ready = poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(ready, 1, "'{text}' did not appear, but '{seen}'");
+        let count = pipe.read(&mut buffer).unwrap();
+        assert!(count > 0, "the command ended before '{text}': '{seen}'");
+        seen.push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
 }
 
 /// Ctrl-C ends the program in the guest and not the shell, which keeps its folder and knows the size of the terminal.

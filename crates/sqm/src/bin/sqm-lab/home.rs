@@ -4,14 +4,18 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::Signals;
 use sqm::{Suggested, json, suggested};
+use sqm_lab::program::{Event, Program};
 use sqm_lab::protocol::Act;
-use sqm_lab::{Clock, Line, Output, agent, home, keeper};
+use sqm_lab::{Clock, Line, agent, home, keeper};
 
 use sqm_process::failure::Failure;
 use sqm_process::output;
@@ -21,6 +25,8 @@ pub(super) enum Command {
     /// Boot the network and leave it running.
     Up(Network),
     /// Run a command on one of its hosts and exit with its code.
+    ///
+    /// Its output appears as it comes. Ctrl-C interrupts the command; a second Ctrl-C leaves it running.
     #[command(after_help = "Examples:
   sqm-lab run h1 -- ping -c 3 10.66.0.2
   sqm-lab run router -- sqm status wan0
@@ -160,26 +166,56 @@ fn up(network: &Network) -> Result<ExitCode, Failure> {
 }
 
 fn run(host: &str, argv: Vec<String>) -> Result<ExitCode, Failure> {
-    let act = Act::Run {
-        host: Some(known(host)?),
-        argv,
-        stdin: String::new(),
-    };
-    match ask_for_reader(act)? {
-        Some(output) => print_output(&output),
-        None => Ok(ExitCode::SUCCESS),
+    let program = Program::start(&known(host)?, argv)?;
+    interrupt_on_ctrl_c(program)?;
+    Ok(print_output(program)?.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// Ctrl-C interrupts the program in the lab. The second one ends this process.
+fn interrupt_on_ctrl_c(program: Program) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT]).context("cannot listen for signals")?;
+    thread::spawn(move || {
+        let mut signals = signals.forever();
+        if signals.next().is_some() && program.interrupt().is_ok() {
+            signals.next();
+        }
+        let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+    });
+    Ok(())
+}
+
+/// Prints what a program writes until it ends, and returns its exit code. None if the reader of standard output goes away first: the
+/// program then receives SIGPIPE when it writes more.
+fn print_output(program: Program) -> Result<Option<ExitCode>, Failure> {
+    loop {
+        let Some(event) = next_event(program)? else {
+            program.close()?;
+            return Ok(None);
+        };
+        match event {
+            Event::Ended(code) => return Ok(Some(ExitCode::from(u8::try_from(code).unwrap_or(1)))),
+            Event::Output { stdout, stderr } => {
+                // Printed unchanged: the output is the command's own, with its colours.
+                let _ = std::io::stderr().write_all(&stderr);
+                let mut screen = output::stdout();
+                if let Err(error) = screen.write_all(&stdout).and_then(|()| screen.flush()) {
+                    program.close()?;
+                    return Err(error.into());
+                }
+            }
+        }
     }
 }
 
-/// Has the lab carry out an act and returns its output. None if the reader of standard output goes away first; the
-/// command then continues in the lab.
-fn ask_for_reader(act: Act) -> Result<Option<Output>, Failure> {
+/// Waits for the program's next event. None if the reader of standard output goes away first.
+fn next_event(program: Program) -> Result<Option<Event>, Failure> {
+    /// Time between two looks at the reader. A choice: a person does not notice it.
     const LOOK: Duration = Duration::from_millis(100);
     let (answer, answered) = mpsc::channel();
-    std::thread::spawn(move || answer.send(keeper::ask(&act)));
+    thread::spawn(move || answer.send(program.next()));
     loop {
         match answered.recv_timeout(LOOK) {
-            Ok(output) => return Ok(Some(output?)),
+            Ok(event) => return Ok(Some(event?)),
             Err(RecvTimeoutError::Timeout) if !output::is_lost() => {}
             Err(RecvTimeoutError::Timeout) => return Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
@@ -202,13 +238,10 @@ fn shell(host: &str) -> Result<ExitCode, Failure> {
             break;
         }
         let argv = vec!["sh".into(), "-c".into(), text];
-        let act = Act::Run {
-            host: Some(host.clone()),
-            argv,
-            stdin: String::new(),
+        let Some(ended) = print_output(Program::start(&host, argv)?)? else {
+            break;
         };
-        let Some(output) = ask_for_reader(act)? else { break };
-        code = print_output(&output)?;
+        code = ended;
     }
     Ok(code)
 }
@@ -223,13 +256,6 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
     );
     sqm_lab::forward::forward(&listener, &host, port, keeper::ask)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn print_output(said: &Output) -> Result<ExitCode, Failure> {
-    // Printed unchanged: the output is the command's own, with its colours.
-    output::stdout().write_all(&said.stdout_bytes())?;
-    let _ = std::io::stderr().write_all(said.stderr.as_bytes());
-    Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(1)))
 }
 
 fn known(host: &str) -> Result<String, Failure> {
