@@ -175,7 +175,7 @@ impl Verdict {
         Self { findings, grade }
     }
 
-    /// Text for people: the grade, or that there is none, and then the findings.
+    /// Text for people: the grade, or the reason that there is none, and then the other findings.
     pub fn to_text(&self) -> String {
         self.text(false)
     }
@@ -187,14 +187,17 @@ impl Verdict {
 
     fn text(&self, is_detailed: bool) -> String {
         let mut text = String::new();
-        match &self.grade {
-            Some(grade) => text.push_str(&grade.to_text()),
-            None => text.push_str("no grade: the figures say nothing about the line\n"),
+        // The most severe finding is the first.
+        let reason = self.findings.first().filter(|_| self.grade.is_none());
+        match (&self.grade, reason) {
+            (Some(grade), _) => text.push_str(&grade.to_text()),
+            (None, Some(reason)) => writeln!(text, "no grade: {}", reason.text).expect("a string grows"),
+            (None, None) => text.push_str("no grade: the figures say nothing about the line\n"),
         }
         if let Some(grade) = self.grade.as_ref().filter(|_| is_detailed) {
             text.push_str(&grade.details());
         }
-        for line in self.notes() {
+        for line in self.notes().skip(usize::from(reason.is_some())) {
             writeln!(text, "{line}").expect("a string grows");
         }
         text

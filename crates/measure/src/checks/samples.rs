@@ -25,6 +25,9 @@ const MIN_COMPARED: usize = 10;
 /// Largest share of lost probes. A choice.
 const LOSS: f64 = 0.1;
 
+/// Findings that repeat that a test ended early: it had no time to load each direction, or for enough probes.
+const FOLLOW_FROM_EARLY_END: [&str; 3] = ["load_not_reached", "too_few_probes", "no_latency"];
+
 /// All findings of a result: those that the client of the test recorded, and those of its samples. The most severe come first.
 pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
     let checks = [
@@ -47,7 +50,11 @@ pub(crate) fn findings(result: &TestResult) -> Vec<Finding> {
             findings.push(finding);
         }
     }
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    if result.meta.partial.is_some() {
+        findings.retain(|finding| !FOLLOW_FROM_EARLY_END.contains(&finding.code.as_str()));
+    }
+    // An early end comes first: it is the reason for most of what else is wrong with such a test.
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.code != "partial"));
     findings
 }
 
@@ -264,13 +271,24 @@ fn processor(result: &TestResult) -> Option<Finding> {
     match worst {
         Some((share, name)) if share > BUSY_SHARE => {
             let text = format!(
-                "{name} was above {:.0} % for {:.0} % of the load: the computer was the bottleneck, not the line",
+                "{} was above {:.0} % for {:.0} % of the load: the computer was the bottleneck, not the line",
+                processor_words(name),
                 BUSY * 100.0,
                 share * 100.0
             );
             Some(Finding::new(Severity::Invalid, "cpu_saturated", text))
         }
         _ => None,
+    }
+}
+
+/// The processor of a series in words: Flent's `cpu_stats_h1::cpu1` is processor 1 of h1, and `cpu_stats_h1::load` all of them.
+fn processor_words(series: &str) -> String {
+    let name = series.strip_prefix("cpu_stats_").unwrap_or(series);
+    let (host, part) = name.split_once("::").unwrap_or((name, ""));
+    match part.strip_prefix("cpu") {
+        Some(number) if !number.is_empty() => format!("processor {number} of {host}"),
+        _ => format!("the load of all processors of {host}"),
     }
 }
 
@@ -368,6 +386,8 @@ mod tests {
         assert_eq!(codes(&result), []);
         result.evidence = vec![series(load(0.6))];
         assert_eq!(codes(&result), [("cpu_saturated".to_owned(), Severity::Invalid)]);
+        let text = findings(&result)[0].text.clone();
+        assert!(text.starts_with("processor 1 of h1 was above 95 % for"), "{text}");
     }
 
     #[test]
@@ -390,6 +410,12 @@ mod tests {
         let mut result = with_probes_every(20.0, 300.0);
         result.meta.partial = Some("interrupted".to_owned());
         assert_eq!(codes(&result)[0].0, "partial");
+        // An interruption is the only reason: data and probes of the rest of the test cannot be expected.
+        for flow in &mut result.flows {
+            flow.mbit = 0.0;
+        }
+        result.probes[0].samples.truncate(10);
+        assert_eq!(codes(&result), [("partial".to_owned(), Severity::Invalid)]);
         let mut result = with_probes_every(20.0, 300.0);
         for flow in &mut result.flows {
             flow.mbit = 0.0;
