@@ -194,10 +194,16 @@ fn an_interrupted_test_is_saved_and_marked() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{words:?}");
     assert!(words.iter().any(|line| line.contains("interrupted")), "{words:?}");
+    // The reason is given once with the figures, and once as the error of the command.
+    let figures = text(&output.stdout);
     assert!(
-        text(&output.stdout).contains("no grade"),
-        "{}",
-        text(&output.stdout)
+        figures.contains("no grade: the test ended early: interrupted"),
+        "{figures}"
+    );
+    assert_eq!(figures.matches("interrupted").count(), 1, "{figures}");
+    assert!(
+        !figures.contains("no data arrived") && !figures.contains("probes came back"),
+        "{figures}"
     );
     let result: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert!(
@@ -207,6 +213,46 @@ fn an_interrupted_test_is_saved_and_marked() {
             .contains("interrupted")
     );
     assert!(result["flows"][0]["samples"].as_array().unwrap().len() > 10);
+}
+
+/// Every frame on a terminal of 80 columns is one line, and its bar has ten cells that only become fuller.
+#[test]
+fn the_progress_bar_on_a_terminal_keeps_its_length() {
+    let server = Server::start();
+    let test = format!(
+        "stty cols 80; {} test 127.0.0.1 --port {} --duration 6s --settle 200ms --idle 500ms --congestion system >/dev/null",
+        env!("CARGO_BIN_EXE_sqm"),
+        server.port
+    );
+    let output = Command::new("script")
+        .args(["-qec", &test, "/dev/null"])
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .output()
+        .unwrap();
+    let screen = text(&output.stdout);
+    let is_cell = |c: &char| matches!(c, '█' | '░');
+    let frames: Vec<String> = screen
+        .split(['\r', '\n'])
+        .filter(|frame| frame.contains(" s left"))
+        .map(|frame| {
+            frame
+                .chars()
+                .skip_while(|c| !is_cell(c))
+                .take_while(is_cell)
+                .collect()
+        })
+        .collect();
+    assert!(frames.len() > 20, "{screen}");
+    let mut fullest = 0;
+    for cells in &frames {
+        assert_eq!(cells.chars().count(), 10, "{screen}");
+        let full = cells.chars().filter(|c| *c == '█').count();
+        assert!(full >= fullest, "{screen}");
+        fullest = full;
+    }
+    assert!(fullest >= 9, "{screen}");
+    assert!(!screen.contains("\u{1b}[1A"), "a frame takes two lines: {screen}");
 }
 
 #[test]

@@ -8,8 +8,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sqm_measure::client::{Progress, Stage};
 use sqm_measure::result::{Phase, Settings};
 
-/// Number of round trips in the sparkline: the last ten seconds.
+/// Most round trips in the sparkline: the last ten seconds.
 const SPARKS: usize = 40;
+/// Cells of the progress bar. The bar keeps its length while the text beside it grows. A choice: with the figures of a fast line it leaves
+/// a sparkline of some seconds on 80 columns.
+const CELLS: usize = 10;
+/// Columns of a terminal that does not tell them.
+const USUAL_COLUMNS: u16 = 80;
 
 /// A form for programs.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -44,7 +49,8 @@ impl Display {
             });
         }
         let bar = ProgressBar::new(settings.idle_ms + settings.load_ms + settings.after_ms);
-        let style = ProgressStyle::with_template("{wide_bar} {msg}").expect("the template is a constant");
+        let style = ProgressStyle::with_template(&format!("{{bar:{CELLS}}} {{wide_msg}}"))
+            .expect("only the length varies");
         bar.set_style(style);
         Self::Live(Live {
             bar,
@@ -160,11 +166,30 @@ impl Live {
             Stage::Collect => "late packets".to_owned(),
         };
         let left = progress.left.as_secs();
-        let spark = sparkline(self.round_trips.make_contiguous());
-        self.bar.set_message(match progress.stage {
-            Stage::Load => format!("{left:2} s left  {what}  {spark}"),
-            _ => format!("{left:2} s left  {what}, {}  {spark}", latency(progress)),
-        });
+        let text = match progress.stage {
+            Stage::Load => format!("{left:2} s left  {what}"),
+            _ => format!("{left:2} s left  {what}, {}", latency(progress)),
+        };
+        let round_trips = self.round_trips.make_contiguous();
+        self.bar.set_message(with_sparkline(text, round_trips, columns()));
+    }
+}
+
+/// Columns of the terminal that shows the progress.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let columns = size.map_or(USUAL_COLUMNS, |size| size.ws_col);
+    usize::from(if columns > 0 { columns } else { USUAL_COLUMNS })
+}
+
+/// The text and a sparkline of the latest round trips, as many as there is room for beside the bar.
+fn with_sparkline(text: String, round_trips: &[f64], columns: usize) -> String {
+    // A blank follows the bar, two follow the text, and a full last column would wrap on some terminals.
+    let used = CELLS + 1 + text.chars().count() + 2 + 1;
+    let room = columns.saturating_sub(used).min(round_trips.len());
+    match room {
+        0 => text,
+        _ => format!("{text}  {}", sparkline(&round_trips[round_trips.len() - room..])),
     }
 }
 
@@ -219,6 +244,24 @@ fn sparkline(values: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_sparkline_has_the_latest_round_trips_that_fit_beside_the_bar() {
+        let text = "12 s left  download: down 80.0 Mbit/s, up 20.0 Mbit/s, 20.3 ms".to_owned();
+        let mut round_trips = vec![20.0; 39];
+        round_trips.push(200.0);
+        for columns in [20, 60, 80, 100, 200] {
+            let line = with_sparkline(text.clone(), &round_trips, columns);
+            let drawn = line.chars().count() - text.chars().count();
+            assert!(drawn == 0 || CELLS + 1 + line.chars().count() < columns, "{line}");
+            assert_eq!(drawn > 0, columns >= 80, "{columns}: {line}");
+            assert!(
+                drawn == 0 || line.ends_with('█'),
+                "the latest is the last: {line}"
+            );
+        }
+        assert_eq!(with_sparkline("x".to_owned(), &[20.0], 80), "x  ▁");
+    }
 
     #[test]
     fn a_sparkline_spans_its_values() {

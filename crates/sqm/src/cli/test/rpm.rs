@@ -29,8 +29,9 @@ impl Args {
             } else if !self.quiet {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
                 errln!(
-                    "{:<8}  {mbit:8.1} Mbit/s over {connections:2} connections, {rpm} RPM",
-                    direction.name()
+                    "{:<8}  {mbit:8.1} Mbit/s over {connections:2} {}, {rpm} RPM",
+                    direction.name(),
+                    noun(connections)
                 );
             }
         })
@@ -116,7 +117,7 @@ fn line(name: &str, found: &Responsiveness) -> String {
     };
     format!(
         "{name:<8}  {:8.0} RPM ({}): foreign {:.0} of {} probes, self {:.0} of {}\n\
-         {:<8}  {:8.1} Mbit/s over {} connections; confidence {confidence}\n",
+         {:<8}  {:8.1} Mbit/s over {} {}; confidence {confidence}\n",
         found.rpm,
         found.word(),
         found.foreign_rpm,
@@ -126,5 +127,36 @@ fn line(name: &str, found: &Responsiveness) -> String {
         "",
         found.mbit,
         found.connections,
+        noun(found.connections),
     )
+}
+
+/// "connection", in the plural unless there is one.
+const fn noun(connections: usize) -> &'static str {
+    match connections {
+        1 => "connection",
+        _ => "connections",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_connection_is_singular() {
+        let found = |connections| Responsiveness {
+            rpm: 300.0,
+            foreign_rpm: 300.0,
+            self_rpm: 300.0,
+            mbit: 20.0,
+            connections,
+            foreign_probes: 100,
+            self_probes: 100,
+            confidence: Confidence::High,
+            added: None,
+        };
+        assert!(line("upload", &found(1)).contains("over 1 connection; "));
+        assert!(line("upload", &found(7)).contains("over 7 connections; "));
+    }
 }
