@@ -177,7 +177,11 @@ const ALONE: [(&str, i32, &str); 39] = [
     ("sqm test", 2, "--url"),
     ("sqm tune server.example", 3, "root"),
     ("sqm verify --config none", 2, "run 'sqm setup'"),
-    ("sqm web --dir /proc/none", 1, "/proc/none"),
+    (
+        "sqm web --dir /proc/none",
+        1,
+        "/proc/none: No such file or directory; --dir names another folder",
+    ),
     ("sqm-lab autorate-bench --list", 0, ""),
     ("sqm-lab bench --list", 0, ""),
     ("sqm-lab demo --out /proc/none", 1, "/proc/none"),

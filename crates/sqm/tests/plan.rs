@@ -216,6 +216,25 @@ fn a_missing_configuration_is_named() {
     assert!(text(&output.stderr).contains("there is nothing to shape"));
 }
 
+/// A file with no enabled section is said to hold nothing, once, and not to be in force.
+#[test]
+fn verify_of_a_file_without_an_enabled_section_compares_nothing() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), GOOD.replace("'1'", "'0'")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["verify", "--config"])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    assert_eq!(
+        text(&output.stdout),
+        "no interface is configured and enabled: there is nothing to compare\n"
+    );
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("has no enabled section").count(), 1, "{said}");
+}
+
 #[test]
 fn help_shows_examples() {
     let output = Command::new(env!("CARGO_BIN_EXE_sqm"))

@@ -111,6 +111,9 @@ fn status_of_an_unshaped_device_needs_neither_privileges_nor_a_file() {
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status[0]["egress"]["device"], "lo");
     assert_eq!(status[0]["ingress"], serde_json::Value::Null);
+    let output = sqm(&["status", "lo"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("lo: not shaped\n"), "{text}");
 }
 
 #[test]

@@ -100,8 +100,10 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let socket = std::path::absolute(&options.socket).context("cannot resolve the path of the socket")?;
     let results = options.results.as_ref().map(std::path::absolute).transpose();
     let results = results.context("cannot resolve the path of the results")?;
-    for dir in [Some(&options.dir), results.as_ref()].into_iter().flatten() {
-        make_private(dir)?;
+    let dirs = [(Some(&options.dir), "--dir"), (results.as_ref(), "--results")];
+    for (dir, flag) in dirs {
+        let Some(dir) = dir else { continue };
+        make_private(dir).map_err(|error| anyhow!("{error:#}; {flag} names another folder"))?;
         if let Some(user) = &user {
             drop_privileges::hand_over(dir, user)?;
         }

@@ -46,6 +46,10 @@ impl Which {
         for remark in self.globals(&gives_all) {
             errln!("warning: {remark}");
         }
+        if loaded.plans.is_empty() {
+            let file = self.config.display();
+            errln!("sqm: {file} has no enabled section: there is nothing to shape");
+        }
         self.narrow(loaded.plans)
     }
 
@@ -84,9 +88,6 @@ impl Which {
 
     fn narrow(&self, plans: Vec<Plan>) -> Result<Vec<Plan>, Failure> {
         let file = self.config.display();
-        if plans.is_empty() {
-            errln!("sqm: {file} has no enabled section: there is nothing to shape");
-        }
         if self.interfaces.is_empty() {
             return Ok(plans);
         }

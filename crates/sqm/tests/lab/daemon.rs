@@ -99,6 +99,8 @@ fn a_device_is_shaped_within_a_second_of_any_event() {
          says gone 'there is no network device d0'
          make_device d0
          within_a_second 'made again'
+         # An entry names its interface once.
+         grep -q '^d0: ' log || echo 'no entry of d0'; grep '^d0:.* d0: ' log
          kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
          tc qdisc show dev d0 | grep cake && echo 'TERM leaves the queues'
          ip link show ifb4d0 2>/dev/null && echo 'TERM leaves the ifb'
@@ -454,7 +456,8 @@ fn an_interface_stopped_by_hand_stays_stopped_until_a_command_starts_it() {
          make_device d0; still 'another device of that name'
          still 'after all that' 61
 
-         sqm start --config /tmp/sqm >/dev/null; within_a_second 'sqm start'
+         # The command shapes the interface itself, whatever the daemon does at that moment.
+         sqm start --config /tmp/sqm >started; grep -q '^d0: shaped' started || cat started; within_a_second 'sqm start'
          ip link del d0; make_device d0; within_a_second 'made again, not stopped'
          stop HUP; kill -HUP $daemon; within_a_second 'HUP'
          stop 'a new daemon'; kill -TERM $daemon; wait $daemon; start_daemon; within_a_second 'a new daemon'
@@ -463,8 +466,8 @@ fn an_interface_stopped_by_hand_stays_stopped_until_a_command_starts_it() {
          sqm start --config /tmp/sqm >/dev/null; within_a_second 'started once more'
 
          # `sqm reload` with the section disabled does not count as a stop by hand.
-         sed -i 's/enabled .1./enabled 0/' sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
-         sqm status --daemon >said; grep -q d0 said && cat said
+         : >log; sed -i 's/enabled .1./enabled 0/' sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
+         sqm status --daemon >said; grep -q d0 said && cat said; grep 'stopped by hand' log
          sed -i 's/enabled 0/enabled 1/' sqm; kill -HUP $daemon; within_a_second 'enabled again'
          kill -TERM $daemon; wait $daemon; true",
     );
