@@ -1,5 +1,7 @@
 //! The documents of `--json` are those of docs/reference/json.md.
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -175,6 +177,23 @@ fn document(folder: &Path, command: &str) -> Value {
         .unwrap_or_else(|error| panic!("{command}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
+/// What setup would write for a device that leads to another machine.
+fn planned_setup(folder: &Path) -> Value {
+    let setup = format!(
+        "ip link add d0 type veth peer name d1 && exec {} setup --dry-run --json --config config --interface d0 --link vdsl2 \
+         --measured 50mbit 10mbit",
+        env!("CARGO_BIN_EXE_sqm")
+    );
+    let mut command = support::in_own_network();
+    let output = command
+        .args(["sh", "-c", &setup])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
 #[test]
 fn every_document_has_a_version_and_the_fields_of_the_reference() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,6 +204,7 @@ fn every_document_has_a_version_and_the_fields_of_the_reference() {
     }
     let compare = format!("sqm compare {FLENT} --json");
     check(&page, "sqm compare --json", &document(folder.path(), &compare));
+    check(&page, "sqm setup --json", &planned_setup(folder.path()));
     // A change that waits for its confirmation.
     fs::create_dir(folder.path().join("state")).unwrap();
     fs::write(folder.path().join("state/unconfirmed"), "").unwrap();

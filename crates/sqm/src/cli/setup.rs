@@ -5,6 +5,7 @@
 mod answers;
 mod boot;
 mod counting;
+mod document;
 mod found;
 mod kind;
 mod page;
@@ -13,6 +14,7 @@ mod rates;
 mod section;
 mod server;
 mod tested;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +35,7 @@ use sqm_process::failure::Failure;
 use self::answers::{confirm, has_terminal};
 use self::boot::Service;
 use self::counting::{ANY_RATE, Counting, counting};
+use self::document::{Overhead, SetUp};
 use self::found::Found;
 use self::page::PageArgs;
 use self::questions::{ask_link, ask_rate, ask_speeds, parse_kind};
@@ -41,7 +44,9 @@ pub(super) use self::rates::parse_rate;
 use self::section::{Existing, Wanted, changed};
 use self::server::{Files, Server};
 use self::tested::Tested;
+use self::told::Told;
 use super::shape;
+use crate::json;
 
 /// Find the interface to the internet, ask for the line, measure it, write the configuration, apply and verify it
 ///
@@ -60,6 +65,7 @@ use super::shape;
   sqm setup --link gpon --test before.json
   sqm setup --link gpon --test download.json upload.json
   sqm setup --link docsis --advertised 100mbit 10mbit --dry-run
+  sqm setup --link vdsl2 --server server.example --boot --json | jq '.before.letter, .after.letter'
 
 Exit codes: 0 set up and verified, 1 failed (the previous state is restored), 2 usage, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
@@ -98,6 +104,9 @@ pub(crate) struct Args {
     /// Print the configuration that would be written, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Print one document at the end, and everything else on standard error. Setup then asks nothing, as without a terminal.
+    #[arg(long)]
+    json: bool,
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = boot::SERVED_CONFIG)]
     config: PathBuf,
@@ -132,7 +141,10 @@ impl Args {
         let (rates, server) = self.rates_and_server(&existing, &counting)?;
         let before = match server.is_there() && !self.dry_run {
             true => {
-                outln!("measuring the line as it is, with {}:", server.name());
+                self.told().line(format_args!(
+                    "measuring the line as it is, with {}:",
+                    server.name()
+                ));
                 Some(server.test()?)
             }
             false => None,
@@ -141,8 +153,13 @@ impl Args {
         let text =
             changed(draft, existing.section, &wanted).context("the configuration cannot be changed")?;
         self.check(&text, &links)?;
+        let mut document = self.document(&wanted, &counting);
         if self.dry_run {
-            out!("{text}");
+            document.text = Some(&text);
+            match self.json {
+                true => json::print(&json::object(&document))?,
+                false => out!("{text}"),
+            }
             return Ok(ExitCode::SUCCESS);
         }
         if self.is_dialogue() {
@@ -151,20 +168,65 @@ impl Args {
                 return Err(Failure::Usage(anyhow!("no confirmation; nothing was changed")));
             }
         }
-        self.write_and_apply(present.as_deref(), &text)?;
+        let is_written = self.write_and_apply(present.as_deref(), &text)?;
         self.verify(&mut socket, &wanted.interface)?;
         let measured = self.measure(&mut socket, &server, &wanted)?;
-        let is_enabled = self.start_at_boot()?;
-        let page = page::set_up(page, &mut socket, &links, &wanted.interface);
-        self.conclude(before.as_ref(), &measured, is_enabled);
-        page.map(|()| ExitCode::SUCCESS)
+        let service = self.start_at_boot()?;
+        let page = page::set_up(page, &mut socket, &links, &wanted.interface, self.told());
+        self.conclude(before.as_ref(), &measured, service);
+        if self.json {
+            document.is_written = is_written || measured.is_written;
+            document.is_verified = true;
+            document.before = before.as_ref().and_then(Tested::grade);
+            document.add(&measured);
+            document.service = service;
+            document.page_url = page.as_ref().ok().cloned().flatten();
+            json::print(&json::object(&document))?;
+        }
+        page?;
+        if self.boot && service == Some(document::Service::Failed) {
+            return Err(Failure::Failed(anyhow!(
+                "{} is shaped until the next boot: its service could not be enabled, for the reason above",
+                wanted.interface
+            )));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The document of a setup that has only been planned so far.
+    fn document<'a>(&self, wanted: &'a Wanted, counting: &Counting) -> SetUp<'a> {
+        SetUp {
+            file: self.config.display().to_string(),
+            is_written: false,
+            text: None,
+            interface: &wanted.interface,
+            link: wanted.link.name,
+            download_kbit: wanted.download.kbits_per_sec(),
+            upload_kbit: wanted.upload.kbits_per_sec(),
+            overhead: Overhead {
+                counted_bytes: i32::from(counting.framing.overhead),
+                measured: None,
+            },
+            is_verified: false,
+            before: None,
+            after: None,
+            service: None,
+            page_url: None,
+        }
+    }
+
+    const fn told(&self) -> Told {
+        match self.json {
+            true => Told::Error,
+            false => Told::Output,
+        }
     }
 
     /// True if a person answers questions: there is a terminal, and the flags do not say everything that is needed.
     fn is_dialogue(&self) -> bool {
         let are_rates_given =
             !self.advertised.is_empty() || !self.measured.is_empty() || !self.test.is_empty();
-        has_terminal() && (self.link.is_none() || !(are_rates_given || self.server.is_there()))
+        has_terminal() && !self.json && (self.link.is_none() || !(are_rates_given || self.server.is_there()))
     }
 
     /// Refuses flags that would have no effect.
@@ -267,22 +329,27 @@ impl Args {
         outln!("file       {}", self.config.display());
     }
 
-    fn write_and_apply(&self, present: Option<&[u8]>, text: &str) -> Result<(), Failure> {
+    /// True if the file has changed.
+    fn write_and_apply(&self, present: Option<&[u8]>, text: &str) -> Result<bool, Failure> {
         let is_new = present != Some(text.as_bytes());
         if is_new {
             sqm_configuration::write(&self.config, present, text.as_bytes())?;
-            outln!("{}: written", self.config.display());
+            self.told()
+                .line(format_args!("{}: written", self.config.display()));
         } else {
-            outln!("{}: has these settings already", self.config.display());
+            self.told().line(format_args!(
+                "{}: has these settings already",
+                self.config.display()
+            ));
         }
-        if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), true) {
+        if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json) {
             // Nothing is left half done: the file is restored, too.
             if is_new {
                 sqm_configuration::put_back(&self.config, present, text.as_bytes())?;
             }
             return Err(error);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// Searches the best rates, verifies them and tests the line with them. Without a server it does nothing.
@@ -291,7 +358,8 @@ impl Args {
         if !server.is_there() {
             return Ok(measured);
         }
-        outln!("searching the best rates, which takes about a minute and a half:");
+        self.told()
+            .line("searching the best rates, which takes about a minute and a half:");
         let files = Files {
             config: &self.config,
             state_dir: &self.state_dir,
@@ -299,62 +367,83 @@ impl Args {
         match server.tune(&wanted.interface, &files, !self.no_overhead)? {
             Some(report) => {
                 let found = Found::of(&report)?;
-                if self.take_over(&found, socket, wanted)? {
+                if let Some(is_written) = self.take_over(&found, socket, wanted)? {
+                    measured.is_written = is_written;
                     measured.rates = Some((found.download, found.upload));
+                    measured.overhead = found.measured_overhead();
+                    measured.set_overhead = found.set_overhead();
                 }
             }
             None => errln!("warning: the search found no rates: those from before it stay in force"),
         }
-        outln!("measuring the line again:");
+        self.told().line("measuring the line again:");
         measured.after = Some(server.test()?);
         Ok(measured)
     }
 
-    /// Shows the findings of the search, writes them and brings them into force. False if the user does not want them.
-    fn take_over(&self, found: &Found, socket: &mut Socket, wanted: &Wanted) -> Result<bool, Failure> {
-        out!("{}", found.summary(wanted.link));
+    /// Shows the findings of the search, writes them and brings them into force. True if the file has changed, `None` if the user does
+    /// not want them.
+    fn take_over(
+        &self,
+        found: &Found,
+        socket: &mut Socket,
+        wanted: &Wanted,
+    ) -> Result<Option<bool>, Failure> {
+        self.told().line(found.summary(wanted.link).trim_end());
         if let Some(warning) = &found.warning {
             errln!("warning: {warning}");
         }
         let question = "Write these, and bring them into force?";
         if self.is_dialogue() && !self.yes && !confirm(question, true, false)? {
             outln!("the settings from before the search stay in force");
-            return Ok(false);
+            return Ok(None);
         }
         let present = sqm_configuration::read(&self.config).context("cannot read what was written")?;
         let text = found.written(&present, &wanted.interface)?;
-        self.write_and_apply(Some(&present), &text)?;
+        let is_written = self.write_and_apply(Some(&present), &text)?;
         self.verify(socket, &wanted.interface)?;
-        Ok(true)
+        Ok(Some(is_written))
     }
 
-    /// Has the service start at boot if that is wanted. True if it does.
-    fn start_at_boot(&self) -> Result<bool, Failure> {
+    /// Has the service start at boot if that is wanted. `None` if it is left as it was.
+    fn start_at_boot(&self) -> Result<Option<document::Service>, Failure> {
         let is_served = self.config == Path::new(boot::SERVED_CONFIG);
         let is_wanted =
             self.boot || (self.is_dialogue() && is_served && !self.no_boot && boot::asks_to_start()?);
-        Ok(is_wanted && boot::enable(Service::Daemon, false))
+        Ok(
+            is_wanted.then(|| match boot::enable(Service::Daemon, false, self.told()) {
+                true => document::Service::Enabled,
+                false => document::Service::Failed,
+            }),
+        )
     }
 
     /// Says in one sentence what has become of the line, and in another what is left to do.
-    fn conclude(&self, before: Option<&Tested>, measured: &Measured, is_enabled: bool) {
+    fn conclude(&self, before: Option<&Tested>, measured: &Measured, service: Option<document::Service>) {
+        let told = self.told();
         let after = measured.after.as_ref().and_then(Tested::grade);
         if let (Some(before), Some(after)) = (before.and_then(Tested::grade), after) {
             let rates = match measured.rates {
                 Some((down, up)) => format!(", shaped at {down} down and {up} up"),
                 None => String::new(),
             };
-            outln!("before: {}; now: {}{rates}", before.words(), after.words());
-            outln!("{}", after.sentence);
+            told.line(format_args!(
+                "before: {}; now: {}{rates}",
+                before.words(),
+                after.words()
+            ));
+            told.line(&after.sentence);
         } else if let Some((down, up)) = measured.rates {
-            outln!("now: shaped at {down} down and {up} up");
+            told.line(format_args!("now: shaped at {down} down and {up} up"));
         }
-        if !is_enabled {
-            outln!("shaped until the next boot: 'sqm setup --boot' has the service start then");
+        match service {
+            Some(document::Service::Enabled) => {}
+            Some(document::Service::Failed) => told.line("shaped until the next boot only"),
+            None => told.line("shaped until the next boot: 'sqm setup --boot' has the service start then"),
         }
         if measured.rates.is_none() {
-            outln!(
-                "next: find the best rates with 'sqm tune HOST --write', and see the latency under load with 'sqm test HOST'"
+            told.line(
+                "next: find the best rates with 'sqm tune HOST --write', and see the latency under load with 'sqm test HOST'",
             );
         }
     }
@@ -403,16 +492,17 @@ impl Args {
                  packets: name the device of the line with --interface DEVICE"
             )));
         }
-        outln!("{name} leads to the internet: {}", uplink.reason());
+        let told = self.told();
+        told.line(format_args!("{name} leads to the internet: {}", uplink.reason()));
         for layer in stack::device(links, name).stack {
-            outln!("  it has {layer}");
+            told.line(format_args!("  it has {layer}"));
         }
         let others: Vec<&str> = others.iter().map(|other| other.device.as_str()).collect();
         if !others.is_empty() {
-            outln!(
+            told.line(format_args!(
                 "  another way to the internet, with lower preference, is {}; to shape that device, give --interface",
                 others.join(", ")
-            );
+            ));
         }
         Ok(name.clone())
     }
@@ -453,7 +543,9 @@ impl Args {
                 )));
             }
         }
-        outln!("{interface}: verified: the kernel holds what is configured");
+        self.told().line(format_args!(
+            "{interface}: verified: the kernel holds what is configured"
+        ));
         Ok(())
     }
 }
@@ -464,4 +556,22 @@ struct Measured {
     /// Shaper rates, download and upload.
     rates: Option<(Rate, Rate)>,
     after: Option<Tested>,
+    /// True if the search has changed the file.
+    is_written: bool,
+    overhead: Option<found::Measured>,
+    /// The measured overhead as it was configured, bytes; `None` if the counted one fits.
+    set_overhead: Option<i32>,
+}
+
+impl SetUp<'_> {
+    /// Adds the findings of the search and the test after it.
+    fn add(&mut self, measured: &Measured) {
+        if let Some((download, upload)) = measured.rates {
+            self.download_kbit = download.kbits_per_sec();
+            self.upload_kbit = upload.kbits_per_sec();
+        }
+        self.overhead.measured = measured.overhead;
+        self.overhead.counted_bytes = measured.set_overhead.unwrap_or(self.overhead.counted_bytes);
+        self.after = measured.after.as_ref().and_then(Tested::grade);
+    }
 }

@@ -55,6 +55,22 @@ fn flags_alone_ask_nothing() {
          setup --link docsis --measured 25264kbit 4632kbit || cat said
          cmp before etc/sqm || echo 'the second run changed the file'; has 'wan0: unchanged' said
 
+         # One document on standard output, and the rest on standard error.
+         on_router sqm setup --config /tmp/etc/sqm --link docsis --measured 25264kbit 4632kbit --json >json 2>said || cat said
+         has 'wan0 leads to the internet' said; has 'verified: the kernel holds what is configured' said
+         python3 -c 'import json; found = json.load(open(\"json\")); expected = dict(version=1, file=\"/tmp/etc/sqm\",
+             is_written=False, text=None, interface=\"wan0\", link=\"docsis\", download_kbit=24001, upload_kbit=4400,
+             overhead=dict(counted_bytes=18), is_verified=True, before=None, after=None, service=None, page_url=None)
+         if found != expected: print(found)'
+         # If the service cannot be enabled, the line is shaped and the command fails.
+         mkdir -p bin; printf '#!/bin/sh\nexit 1\n' >bin/systemctl; chmod 755 bin/systemctl
+         PATH=/tmp/bin:$PATH on_router sqm setup --link docsis --advertised 30mbit 5mbit --boot --json >json 2>said
+         [ $? = 1 ] || echo \"a failed start at boot is a success: $(cat said)\"
+         has 'wan0 is shaped until the next boot: its service could not be enabled' said
+         has '\"service\": \"failed\"' json; has '\"is_verified\": true' json
+         on_router sqm verify >said 2>&1 || cat said
+         rm /etc/config/sqm
+
          # Comments and options of other programs stay.
          sed -i \"s/^config queue/# mine\\\\nconfig queue/; s/option link/option foreign 'x' # theirs\\\\n\\\\toption link/\" etc/sqm
          setup --link gpon --advertised 30mbit 5mbit || cat said

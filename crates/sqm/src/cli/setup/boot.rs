@@ -6,6 +6,7 @@ use sqm_process::child;
 use sqm_process::failure::Failure;
 
 use super::answers::confirm;
+use super::told::Told;
 
 /// The only configuration that the services read.
 pub(super) const SERVED_CONFIG: &str = "/etc/config/sqm";
@@ -80,7 +81,7 @@ fn init(service: Service) -> String {
 }
 
 /// Has the service start at boot, and now. False, with the reason on standard error, if this system cannot.
-pub(super) fn enable(service: Service, is_changed: bool) -> bool {
+pub(super) fn enable(service: Service, is_changed: bool, told: Told) -> bool {
     let Some(manager) = Manager::of(service) else {
         errln!(
             "warning: this system has neither systemd nor procd: have it run '{}' at boot by its own means",
@@ -94,7 +95,7 @@ pub(super) fn enable(service: Service, is_changed: bool) -> bool {
             continue;
         };
         match child::foreground(program, words) {
-            Ok((status, _)) if status.success() => outln!("{shown}: done"),
+            Ok((status, _)) if status.success() => told.line(format_args!("{shown}: done")),
             Ok((status, _)) => {
                 errln!("warning: '{shown}' ended with {status}: is the package of sqm installed?");
                 return false;

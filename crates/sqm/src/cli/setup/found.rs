@@ -1,6 +1,7 @@
 //! The rates and the overhead that a search found, before they are written.
 
 use anyhow::{Context, anyhow};
+use serde::Serialize;
 use serde_json::Value;
 use sqm_configuration::{Draft, EditError};
 use sqm_core::direction::Direction;
@@ -19,12 +20,19 @@ pub(super) struct Found {
     pub(super) warning: Option<String>,
 }
 
-/// The overhead of each packet, bytes beyond IP.
+/// The overhead of each packet.
 struct Overhead {
-    measured: f64,
-    from: f64,
-    to: f64,
+    measured: Measured,
+    /// As the configuration counted it during the search, bytes.
     counted: i64,
+}
+
+/// A measured overhead, bytes beyond IP, with its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Measured {
+    measured_bytes: f64,
+    measured_from_bytes: f64,
+    measured_to_bytes: f64,
 }
 
 impl Found {
@@ -45,12 +53,12 @@ impl Found {
             upload: rate("upload_kbit")?,
             options,
             overhead: overhead["counted_bytes"].as_i64().and_then(|counted| {
-                Some(Overhead {
-                    measured: bytes("measured_bytes")?,
-                    from: bytes("measured_from_bytes")?,
-                    to: bytes("measured_to_bytes")?,
-                    counted,
-                })
+                let measured = Measured {
+                    measured_bytes: bytes("measured_bytes")?,
+                    measured_from_bytes: bytes("measured_from_bytes")?,
+                    measured_to_bytes: bytes("measured_to_bytes")?,
+                };
+                Some(Overhead { measured, counted })
             }),
             warning: report["warning"].as_str().map(str::to_owned),
         })
@@ -68,8 +76,13 @@ impl Found {
         text
     }
 
+    /// The measured overhead, if the server could measure it.
+    pub(super) fn measured_overhead(&self) -> Option<Measured> {
+        self.overhead.as_ref().map(|overhead| overhead.measured)
+    }
+
     /// The overhead that will be configured in place of the counted one.
-    fn set_overhead(&self) -> Option<i32> {
+    pub(super) fn set_overhead(&self) -> Option<i32> {
         self.options.iter().find_map(|option| match option {
             OptionValue::Overhead(bytes) => Some(*bytes),
             _ => None,
@@ -95,14 +108,14 @@ impl Found {
 
 impl Overhead {
     fn words(&self, set: Option<i32>, link: &Preset) -> String {
-        let Self {
-            measured,
-            from,
-            to,
-            counted,
-        } = self;
+        let Self { measured, counted } = self;
+        let Measured {
+            measured_bytes: bytes,
+            measured_from_bytes: from,
+            measured_to_bytes: to,
+        } = measured;
         let measured =
-            format!("measured {measured:.0} bytes on each packet (95 % between {from:.0} and {to:.0})");
+            format!("measured {bytes:.0} bytes on each packet (95 % between {from:.0} and {to:.0})");
         match set {
             Some(bytes) => format!("{bytes} in place of {counted} of {}: {measured}", link.name),
             None => format!("{counted}, of {}: {measured}", link.name),

@@ -17,6 +17,7 @@ use self::address::proposal;
 use self::options::PageOptions;
 use super::answers::{confirm, has_terminal};
 use super::boot::{self, Manager, Service};
+use super::told::Told;
 
 /// Options of the services, for systemd and for OpenWrt's script.
 const OPTIONS_FILE: &str = "/etc/default/sqm";
@@ -90,7 +91,7 @@ impl PageArgs {
     }
 }
 
-/// Sets the page up as decided. `shaped` is the device of the line, which the page does not listen on.
+/// Sets the page up as decided, and returns its URL. `shaped` is the device of the line, which the page does not listen on.
 ///
 /// # Errors
 ///
@@ -100,21 +101,22 @@ pub(super) fn set_up(
     socket: &mut Socket,
     links: &[Link],
     shaped: &str,
-) -> Result<(), Failure> {
+    told: Told,
+) -> Result<Option<String>, Failure> {
     let present = sqm_files::read_if_there(Path::new(OPTIONS_FILE), MOST_BYTES)?.unwrap_or_default();
     let present = String::from_utf8(present).with_context(|| format!("cannot read {OPTIONS_FILE}"))?;
     let mut options = PageOptions::of(&present);
     let proposal = proposal(socket, links, shaped);
     let is_asked = matches!(page, Page::Ask);
     let password = match page {
-        Page::Leave => return Ok(()),
+        Page::Leave => return Ok(None),
         Page::Ask => {
             if options.listen().is_none() {
                 options.set_listen(proposal);
             }
             let url = options.url(proposal.ip());
             if !confirm(&format!("Open the page to browsers at {url}?"), true, false)? {
-                return Ok(());
+                return Ok(None);
             }
             None
         }
@@ -127,13 +129,13 @@ pub(super) fn set_up(
             password
         }
     };
-    let done = start(password, &options, &present, &options.url(proposal.ip()));
-    match done {
+    let url = options.url(proposal.ip());
+    match start(password, &options, &present, &url, told) {
         Err(error) if is_asked => {
             errln!("warning: the page is not set up: {error}");
-            Ok(())
+            Ok(None)
         }
-        other => other,
+        other => other.map(|()| Some(url)),
     }
 }
 
@@ -142,26 +144,27 @@ fn start(
     options: &PageOptions,
     present: &str,
     url: &str,
+    told: Told,
 ) -> Result<(), Failure> {
     let password = match password {
         None if !sqm_web::has_password(dir()) => {
-            outln!("A password for the page, of 8 characters or more:");
+            told.line("A password for the page, of 8 characters or more:");
             Some(NewPassword::ask()?)
         }
         given => given,
     };
     if let Some(password) = password {
         password.save(dir())?;
-        outln!("the page's password is set");
+        told.line("the page's password is set");
     }
     let text = options.in_file(present);
     let is_changed = text != present;
     if is_changed {
         let expected = (!present.is_empty()).then_some(present.as_bytes());
         sqm_files::replace_if(Path::new(OPTIONS_FILE), 0o644, expected, text.as_bytes())?;
-        outln!("{OPTIONS_FILE}: the page's options are written");
+        told.line(format_args!("{OPTIONS_FILE}: the page's options are written"));
     }
-    if !boot::enable(Service::Page, is_changed) {
+    if !boot::enable(Service::Page, is_changed, told) {
         return Err(Failure::Failed(anyhow!(
             "its service did not start; by hand it is 'sqm web {}'",
             options.words()
@@ -175,12 +178,12 @@ fn start(
             "nothing answers at {url}: see 'systemctl status sqm-web', or 'logread' on OpenWrt"
         )));
     }
-    outln!("the page: {url}");
+    told.line(format_args!("the page: {url}"));
     if options.has_tls() {
-        outln!("  the browser warns once, because this machine signed the page's certificate itself");
+        told.line("  the browser warns once, because this machine signed the page's certificate itself");
     }
     if options.is_for_this_machine() {
-        outln!(
+        told.line(
             "  only browsers on this machine reach it; --page --page-listen ADDRESS:PORT opens it to other machines"
         );
     }

@@ -1,5 +1,6 @@
 //! A test of the line: by `sqm test`, or by a responsiveness server.
 
+use serde::Serialize;
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_measure::grade::Verdict;
@@ -15,8 +16,8 @@ pub(super) enum Tested {
     Responsiveness(Box<Report>),
 }
 
-/// The grade of a test, as setup prints it.
-#[derive(Debug, PartialEq)]
+/// The grade of a test: the part that setup prints.
+#[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Graded {
     pub(super) letter: String,
     pub(super) added_ms: f64,
