@@ -124,8 +124,9 @@ impl Plan {
         let mut lines = Vec::new();
         if let Some(autorate) = &self.autorate {
             for (name, bounds) in [("download", autorate.download), ("upload", autorate.upload)] {
-                lines.extend(bounds.map(|Bounds { min, max }| {
-                    format!("autorate: 'sqm daemon' moves the {name} between {min} and {max}")
+                lines.extend(bounds.map(|Bounds { min, max }| match min == max {
+                    true => format!("autorate: the {name} stays at {min}"),
+                    false => format!("autorate: 'sqm daemon' moves the {name} between {min} and {max}"),
                 }));
             }
             let reflectors: Vec<String> = autorate.reflectors.iter().map(ToString::to_string).collect();
@@ -197,6 +198,12 @@ mod tests {
         let plan = planned(" option iqdisc_opts 'autorate-ingress'\n");
         assert_eq!(Side::ALL.map(|side| plan.mover(side)), [None, Some(Mover::Cake)]);
         assert!(plan.moving()[0].contains("CAKE begins at the planned rate of ingress"));
+    }
+
+    #[test]
+    fn a_direction_with_equal_bounds_stays_at_its_rate() {
+        let plan = planned(" option autorate 1\n option min_upload 2mbit\n option max_upload 2mbit\n");
+        assert_eq!(plan.moving()[1], "autorate: the upload stays at 2mbit");
     }
 
     #[test]

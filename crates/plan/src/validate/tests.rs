@@ -390,7 +390,8 @@ fn the_option_that_sets_cakes_estimate_is_named() {
     let said = warnings(&["cake_autorate_ingress 1"]);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
-        said[0].starts_with("sqm:7: option 'cake_autorate_ingress'"),
+        said[0].starts_with("sqm:7: option 'cake_autorate_ingress'")
+            && said[0].ends_with("write ingress_cake_autorate_ingress, for arriving packets alone"),
         "{said:?}"
     );
     let said = warnings(&["egress_cake_autorate_ingress 1", "eqdisc_opts autorate-ingress"]);

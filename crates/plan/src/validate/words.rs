@@ -267,8 +267,14 @@ impl Checker<'_> {
             value == CakeValue::AutorateIngress(true)
         });
         if side == Side::Egress {
-            let message = "'autorate-ingress' follows arriving traffic and has no use for departing packets";
-            report.warning(self.finding_at(option, message.to_owned()));
+            let remedy = match option {
+                "cake_autorate_ingress" => "write ingress_cake_autorate_ingress, for arriving packets alone",
+                _ => "remove it here",
+            };
+            let message = format!(
+                "'autorate-ingress' follows arriving traffic and has no use for departing packets: {remedy}"
+            );
+            report.warning(self.finding_at(option, message));
         }
         if settings.autorate.is_some() {
             let line = settings.line_of("autorate");
