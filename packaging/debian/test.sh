@@ -1,7 +1,7 @@
 #!/bin/sh
 # Boots a clean Debian 12 with its systemd on the lab's kernel and installs the package there. Checks that the daemon starts, shapes,
-# survives kill -9, reloads, stops and upgrades, that removing the package leaves nothing behind, and that the page works, for which
-# the daemon writes the configuration from within its sandbox.
+# survives kill -9, reloads, stops and upgrades, that 'sqm setup' configures a line, that removing the package leaves nothing behind,
+# and that the page works, for which the daemon writes the configuration from within its sandbox.
 #
 # Needs root (a Debian system has files of many owners), debootstrap and a Debian mirror. Changes nothing on this machine: the guest
 # is a process, and its disk is a folder that the script removes.
@@ -128,6 +128,17 @@ systemctl stop sqm
 unshaped stop
 systemctl start sqm
 shaped 8Mbit "start"
+# 'sqm setup' with flags alone, where nothing is configured and nothing starts at boot. The contract's upload is 4 Mbit/s, of which the
+# shaper gets 85 %.
+systemctl disable --quiet --now sqm sqm-web
+rm /etc/config/sqm
+sqm setup --interface d0 --link docsis --advertised 20mbit 4mbit --no-server --boot --no-page </dev/null >/root/answer 2>&1 ||
+    fail "setup: $(cat /root/answer)"
+shaped 3400Kbit "setup"
+systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "setup --boot: $(cat /root/answer)"
+systemctl is-enabled --quiet sqm-web && fail "setup --no-page enables the page"
+setpriv --reuid 65534 --clear-groups sqm status --daemon | grep -q "d0: shaped" || fail "the daemon does not keep what setup wrote"
+systemctl enable --quiet --now sqm-web || fail "the page does not start again"
 # Remove the package while a change waits for its confirmation.
 daemon GET /v1/configuration ''
 revision=$(sed -n 's/.*"revision": *"\([^"]*\)".*/\1/p' /root/answer)
