@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball
+.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -17,7 +17,7 @@ check: lint
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 # The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most one processor.
 test: export CARGO_INCREMENTAL = 0
-test: lint lab-kernel flent web
+test: lint lab-kernel flent web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
 	$(MAKE) --keep-going --jobs=3 lab-suites page-suites other-suites page-lab-suites
@@ -25,11 +25,14 @@ test: lint lab-kernel flent web
 lab-suites:
 	cargo test -p sqm --test lab
 
-page-suites:
+browser:
+	lab/deps.sh browser
+
+page-suites: browser
 	npm --prefix web test
 
 # In real time, because of the browser; most of it is waiting for the line.
-page-lab-suites:
+page-lab-suites: browser
 	npm --prefix web run test:lab
 
 # Twice as many tests at a time as there are processors in CI: many of them wait in real time.

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs missing Debian packages, and names them first.
-# Usage: deps.sh run | build | flent | fuzz | web | tarball | deb
-# (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build and
-# test the page; tarball: to build the static program; deb: to test the Debian package)
+# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | deb
+# (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build the
+# page; browser: to test it; tarball: to build the static program; deb: to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
@@ -12,13 +12,14 @@ case "${1:-}" in
     flent) packages="python3 python3-venv" ;;
     fuzz) packages="g++" ;;
     web)
-        packages="chromium"
+        packages=
         # A Node.js from elsewhere has its own npm.
-        command -v npm >/dev/null || packages="$packages nodejs npm"
+        command -v npm >/dev/null || packages="nodejs npm"
         ;;
+    browser) packages="chromium" ;;
     tarball) packages="musl-tools file binutils" ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|web|tarball|deb" >&2; exit 2 ;;
+    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|deb" >&2; exit 2 ;;
 esac
 
 missing=

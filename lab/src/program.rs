@@ -11,7 +11,7 @@ pub struct Program {
     stream: u64,
 }
 
-/// What a program did.
+/// A step of a program.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// It wrote these bytes.

@@ -14,7 +14,7 @@ const PROGRAM = process.env.SQM_CHROMIUM ?? '/usr/bin/chromium';
 
 /** Starts a browser with a fresh profile; `close` ends it and removes the profile. */
 export async function browse() {
-    assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: lab/deps.sh web installs it`);
+    assert.ok(existsSync(PROGRAM), `${PROGRAM} is missing: lab/deps.sh browser installs it`);
     await mkdir(OUT, { recursive: true });
     const profile = await mkdtemp(join(tmpdir(), 'sqm-browser-'));
     const browser = await chromium.launch({

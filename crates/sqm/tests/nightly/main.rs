@@ -5,6 +5,7 @@ mod lab;
 
 mod autorate;
 mod daemon;
+mod demo;
 mod doctor;
 mod faults;
 mod files;
