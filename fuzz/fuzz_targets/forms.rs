@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use sqm_plan::uci::Document;
+use sqm_plan::uci::bytes::to_bytes;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(at) = bytes.iter().position(|byte| *byte == 0) else {
@@ -47,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
         for ((_, name), wanted) in last.range((section.index as u64, "")..(section.index as u64 + 1, "")) {
             let mut settings = section.settings.iter().rev();
             let found = settings.find(|setting| setting.name == *name && (wanted.is_none() || !setting.is_list));
-            assert_eq!(found.map(|setting| setting.value), *wanted);
+            assert_eq!(found.map(|setting| to_bytes(setting.value)), wanted.map(|value| value.as_bytes().to_vec()));
         }
         let others = |settings: &[sqm_plan::uci::Setting<'_>]| -> Vec<(String, String)> {
             let others = settings.iter().filter(|setting| !is_changed(setting.name));

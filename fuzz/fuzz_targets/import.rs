@@ -4,6 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use sqm_plan::import::{Reader, Source, import};
 use sqm_plan::uci::Document;
+use sqm_plan::uci::bytes::to_bytes;
 
 fuzz_target!(|text: &str| {
     let source = |name, reader| Source { name, text, reader };
@@ -24,7 +25,7 @@ fuzz_target!(|text: &str| {
     let section = imported.to_string();
     let document = Document::parse(&section).expect("what is written can be read");
     let sections = document.sections();
-    let read: Vec<_> = sections[0].settings.iter().map(|setting| (setting.name, setting.value)).collect();
-    let meant: Vec<_> = imported.options.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let read: Vec<_> = sections[0].settings.iter().map(|setting| (setting.name, to_bytes(setting.value))).collect();
+    let meant: Vec<_> = imported.options.iter().map(|(name, value)| (*name, value.as_bytes().to_vec())).collect();
     assert_eq!(read, meant);
 });

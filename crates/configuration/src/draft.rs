@@ -2,7 +2,6 @@
 //! byte: comments, blank lines, quotes, options of other programs.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use sqm_plan::OptionValue;
 use sqm_plan::uci::{self, Document, Section};
@@ -139,8 +138,8 @@ impl Draft {
         Ok(())
     }
 
-    /// The edited text.
-    pub fn finish(self) -> String {
+    /// The edited text, of which bytes that are not UTF-8 stay as they are.
+    pub fn finish(self) -> Vec<u8> {
         let Self {
             mut document,
             removed,
@@ -150,14 +149,17 @@ impl Draft {
             let is_removed = document.remove(section);
             debug_assert!(is_removed, "the number was checked");
         }
-        document.to_string()
+        document.to_bytes()
     }
-}
 
-/// The text with the edits so far, before sections are removed.
-impl fmt::Display for Draft {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.document.fmt(f)
+    /// The edited text, for a draft that began with UTF-8.
+    pub fn finish_text(self) -> String {
+        String::from_utf8_lossy(&self.finish()).into_owned()
+    }
+
+    /// The text with the edits so far, before sections are removed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.document.to_bytes()
     }
 }
 
@@ -178,7 +180,7 @@ mod tests {
     fn edited(edit: impl FnOnce(&mut Draft) -> Result<(), EditError>) -> String {
         let mut draft = Draft::of(TEXT.as_bytes()).unwrap();
         edit(&mut draft).unwrap();
-        draft.finish()
+        draft.finish_text()
     }
 
     #[test]
@@ -243,7 +245,7 @@ mod tests {
                 Err(EditError::NotAnOption(name.to_owned()))
             );
         }
-        assert_eq!(draft.finish(), TEXT);
+        assert_eq!(draft.finish(), TEXT.as_bytes());
         assert_eq!(Draft::of(b"option x").unwrap_err()[0].line, 1);
     }
 }

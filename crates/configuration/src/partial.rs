@@ -81,7 +81,7 @@ pub fn plan_the_rest(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Parti
             let errors = errors.cloned().collect();
             left_out.push((section, LeftOut { interface, errors }));
         }
-        rest = draft.finish().into_bytes();
+        rest = draft.finish();
     }
 }
 

@@ -7,6 +7,8 @@ use std::panic::Location;
 
 use sqm_core::units::shortened;
 
+use crate::uci::bytes::shown;
+
 /// One finding, printed as `file:line: option 'name': message; did you mean 'suggestion'?`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -106,7 +108,8 @@ impl Finding {
     }
 }
 
-fn cut(mut message: String) -> String {
+fn cut(message: String) -> String {
+    let mut message = shown(&message);
     if let Some((at, _)) = message.char_indices().nth(MOST_CHARS) {
         message.truncate(at);
         message.push('…');
@@ -118,8 +121,8 @@ fn cut(mut message: String) -> String {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     file: String,
-    /// The lines on which the file's sections begin.
-    pub(crate) section_lines: Vec<usize>,
+    /// The lines of the file's `config` statements, each with the number of its section.
+    pub(crate) section_lines: Vec<(usize, usize)>,
     /// True while a disabled section is checked: its errors are reported as warnings, and its warnings are left out.
     pub(crate) disabled: bool,
     errors: Findings,
@@ -159,8 +162,8 @@ impl Report {
         let in_sections = |findings: Findings| {
             let mut diagnostics = findings.into_diagnostics(&file);
             for diagnostic in &mut diagnostics {
-                let begun = section_lines.partition_point(|line| *line <= diagnostic.line);
-                diagnostic.section = begun.checked_sub(1);
+                let begun = section_lines.partition_point(|(line, _)| *line <= diagnostic.line);
+                diagnostic.section = begun.checked_sub(1).map(|at| section_lines[at].1);
             }
             diagnostics
         };

@@ -110,6 +110,10 @@ impl<'a, 'r> Reader<'a, 'r> {
                     all.push(' ');
                     all.push_str(value);
                 }
+                Some(earlier) if value.is_empty() => {
+                    let message = format!("an empty value leaves the value on line {}", earlier.line);
+                    report.warning(Finding::at(line, message).foreign_option(name));
+                }
                 Some(earlier) => {
                     let message = format!("this replaces the value on line {}", earlier.line);
                     report.warning(Finding::at(line, message).foreign_option(name));
@@ -118,6 +122,7 @@ impl<'a, 'r> Reader<'a, 'r> {
                         line,
                     };
                 }
+                None if value.is_empty() && !is_list => {}
                 None => {
                     given.insert(
                         name,

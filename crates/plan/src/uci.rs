@@ -1,24 +1,28 @@
 //! The Unified Configuration Interface's file format, read and written without loss.
 //!
 //! A file is a row of statements, `config`, `option`, `list` and `package`, usually one a line. A [`Document`]
-//! keeps the text of each, with its comments and blank lines: what is not changed is written back byte for byte.
+//! keeps the text of each, with its comments and blank lines: what is not changed is written back byte for byte, also bytes
+//! that are not UTF-8 ([`bytes`]).
 //!
 //! The grammar is that of OpenWrt's libuci (`file.c`): words are parted by blanks; `'…'` is literal; in `"…"` and
 //! outside quotes a backslash takes the next character as it is; quoted text may go on over several lines;
-//! neighbouring pieces join (`'it'\''s'`); `#` begins a comment and `;` ends a statement outside quotes.
+//! neighbouring pieces join (`'it'\''s'`); `#` begins a comment outside quotes. A `;` ends a statement if a blank or a quote is
+//! in front of it; directly behind a word without quotes it ends the line, and the rest of the line is lost.
+//!
+//! Sections of one name are one section: later options replace earlier ones, and the section has the place of the first.
 //!
 //! Reading takes time and memory in proportion to the text, whatever it contains: the text is kept once, and statements are
 //! places in it.
 
+pub mod bytes;
 mod lexer;
+mod parse;
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use sqm_core::nearest::nearest;
-use sqm_core::units::shortened;
-
-use lexer::{Lexer, Word};
+use bytes::{to_bytes, to_text};
+pub use parse::without_errors;
 
 /// A file, statement by statement.
 #[derive(Clone, Debug)]
@@ -26,15 +30,19 @@ pub struct Document {
     /// The text that was read, and behind it what changes have put in. Nothing is ever taken out.
     text: String,
     statements: Vec<Statement>,
+    /// What the text says without effect, or in a way that libuci refuses.
+    remarks: Vec<Error>,
 }
 
-/// One `config` section and its options.
+/// A section and its options: one `config` statement, or several with the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section<'a> {
     /// Its place among the sections of the file, from 0; for [`Document::set`].
     pub index: usize,
-    /// Line of its `config` statement, from 1.
+    /// Line of its first `config` statement, from 1.
     pub line: usize,
+    /// Lines of further `config` statements with its name.
+    pub more_lines: Vec<usize>,
     /// Its type, such as `queue`.
     pub kind: &'a str,
     /// Its name; many have none.
@@ -44,10 +52,11 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The value of an option: of several, the last, which holds.
+    /// The value of an option: of several, the last that is not empty.
     pub fn value(&self, option: &str) -> Option<&'a str> {
         let mut settings = self.settings.iter().rev();
-        let setting = settings.find(|setting| setting.name == option && !setting.is_list)?;
+        let setting = settings
+            .find(|setting| setting.name == option && !setting.is_list && !setting.value.is_empty())?;
         Some(setting.value)
     }
 }
@@ -77,97 +86,64 @@ pub struct Error {
     pub suggestion: Option<String>,
 }
 
-/// More errors than this in one file are not reported: it is probably no UCI file at all.
-const MOST_ERRORS: usize = 20;
 /// A longer text, or one that changes have made longer, is no configuration.
 const MOST_BYTES: usize = 256 << 20;
 
 impl Document {
-    /// Reads a file's text. All errors are answered together, up to twenty.
-    pub fn parse(text: &str) -> Result<Self, Vec<Error>> {
-        if text.len() > MOST_BYTES {
-            let message = format!("the file has more than {MOST_BYTES} bytes");
-            return Err(vec![Error::at(1, message)]);
-        }
-        let mut errors = Vec::new();
-        let mut document = Self {
-            text: text.to_owned(),
-            statements: Vec::new(),
-        };
-        let mut in_section = false;
-        if let Some(line) = shown_by_uci(text) {
-            let message =
-                "this is the output of 'uci show': use that of 'uci export sqm', which has the file's format";
-            return Err(vec![Error::at(line, message.to_owned())]);
-        }
-        let mut lexer = Lexer::of(text);
-        while lexer.at < text.len() && errors.len() < MOST_ERRORS {
-            let (start, first_line) = (lexer.at, lexer.line);
-            let words = match lexer.statement() {
-                Ok(words) => words,
-                Err(error) => {
-                    errors.push(error);
-                    break;
-                }
-            };
-            let line = words.first().map_or(first_line, |word| word.line);
-            match document.content(&words, start, in_section) {
-                Ok(content) => {
-                    in_section |= matches!(content, Content::Config { .. });
-                    let lead = (line - first_line) as u32;
-                    document.push(Span::of(start..lexer.at), lead, content);
-                }
-                Err((message, suggestion)) => errors.push(Error {
-                    line,
-                    message,
-                    suggestion,
-                }),
-            }
-        }
-        if errors.is_empty() {
-            document.statements.shrink_to_fit();
-            Ok(document)
-        } else {
-            Err(errors)
-        }
+    /// Reads a file's bytes. All errors are answered together, up to twenty.
+    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Vec<Error>> {
+        parse::document(bytes)
     }
 
-    /// Reads a file's bytes, which must be UTF-8 without zero bytes.
-    pub fn parse_bytes(bytes: &[u8]) -> Result<Self, Vec<Error>> {
-        let stray = |at: usize, what: &str| {
-            let line = 1 + bytes[..at].iter().filter(|b| **b == b'\n').count();
-            let message = format!("{what} at byte {at}: this is not a text file");
-            Err(vec![Error::at(line, message)])
-        };
-        if let Some(at) = bytes.iter().position(|b| *b == 0) {
-            return stray(at, "zero byte");
-        }
-        match std::str::from_utf8(bytes) {
-            Ok(text) => Self::parse(text),
-            Err(error) => stray(error.valid_up_to(), "invalid UTF-8"),
-        }
+    /// Reads a file's text, like [`Document::parse_bytes`].
+    pub fn parse(text: &str) -> Result<Self, Vec<Error>> {
+        Self::parse_bytes(text.as_bytes())
+    }
+
+    /// The bytes that were read, with the changes made since.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let pieces = self
+            .statements
+            .iter()
+            .flat_map(|statement| self.pieces(statement));
+        pieces.flat_map(to_bytes).collect()
+    }
+
+    /// Remarks on statements that have no effect, and on names that libuci refuses, in the order of the text that was read.
+    pub fn remarks(&self) -> &[Error] {
+        &self.remarks
     }
 
     /// The sections in the order of the file.
     pub fn sections(&self) -> Vec<Section<'_>> {
-        let mut sections: Vec<Section<'_>> = Vec::with_capacity(self.section_count());
-        let mut next_line = 1;
+        let mut sections: Vec<Section<'_>> = Vec::new();
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        let (mut next_line, mut current) = (1, None);
         for statement in &self.statements {
             let line = next_line + statement.lead as usize;
             next_line += self.line_ends(statement);
             match statement.content {
                 Content::Blank | Content::Package => {}
-                Content::Config { kind, name } => sections.push(Section {
-                    index: sections.len(),
-                    line,
-                    kind: self.get(kind),
-                    name: name.map(|name| self.get(name)),
-                    settings: Vec::new(),
-                }),
+                Content::Config { kind, name } => {
+                    let name = name.map(|name| self.get(name));
+                    let index = number(name, sections.len(), &mut named);
+                    current = Some(index);
+                    match sections.get_mut(index) {
+                        Some(section) => section.more_lines.push(line),
+                        None => sections.push(Section {
+                            index,
+                            line,
+                            more_lines: Vec::new(),
+                            kind: self.get(kind),
+                            name,
+                            settings: Vec::new(),
+                        }),
+                    }
+                }
                 Content::Setting {
                     name, value, is_list, ..
                 } => {
-                    if let Some(section) = sections.last_mut() {
+                    if let Some(section) = current.and_then(|index| sections.get_mut(index)) {
                         section.settings.push(Setting {
                             line,
                             name: self.get(name),
@@ -181,29 +157,40 @@ impl Document {
         sections
     }
 
-    /// The value of an option of a section: of several, the last, which holds. `None` if there is no such section or option.
+    /// The value of an option of a section: of several, the last that is not empty. `None` if there is no such section or option.
     pub fn value(&self, section: usize, option: &str) -> Option<&str> {
-        let body = self.body(section)?;
-        self.statements[body]
-            .iter()
-            .rev()
+        let bodies = self.bodies(section);
+        let statements = bodies.into_iter().rev().flat_map(Range::rev);
+        statements
+            .map(|at| &self.statements[at])
             .find_map(|statement| match statement.content {
                 Content::Setting {
                     name,
                     value,
                     is_list: false,
                     ..
-                } if self.get(name) == option => Some(self.get(value)),
+                } if self.get(name) == option => Some(self.get(value)).filter(|value| !value.is_empty()),
                 _ => None,
             })
     }
 
     /// How many sections there are.
     pub fn section_count(&self) -> usize {
-        self.statements
-            .iter()
-            .filter(|statement| statement.is_config())
-            .count()
+        self.numbers().map(|(_, number)| number + 1).max().unwrap_or(0)
+    }
+
+    /// Where `config` statements are, and the number of each one's section.
+    fn numbers(&self) -> impl Iterator<Item = (usize, usize)> {
+        let (mut named, mut count) = (BTreeMap::new(), 0);
+        let statements = self.statements.iter().enumerate();
+        statements.filter_map(move |(at, statement)| {
+            let Content::Config { name, .. } = statement.content else {
+                return None;
+            };
+            let number = number(name.map(|name| self.get(name)), count, &mut named);
+            count = count.max(number + 1);
+            Some((at, number))
+        })
     }
 
     /// Gives an option of a section a value, touching only the line where it stands (the last, if there are
@@ -211,26 +198,53 @@ impl Document {
     /// or the name is not one.
     #[must_use]
     pub fn set(&mut self, section: usize, option: &str, value: &str) -> bool {
+        let value = &*to_text(value.as_bytes());
         let quoted = quote(value);
         let has_room = self.text.len() + option.len() + 2 * quoted.len() + 16 < MOST_BYTES;
-        let Some(body) = self.body(section).filter(|_| is_name(option) && has_room) else {
+        if self.bodies(section).is_empty() || !is_option_name(option) || !has_room {
             return false;
-        };
+        }
         let is_it = |at: &usize| match self.statements[*at].content {
             Content::Setting { name, is_list, .. } => !is_list && self.get(name) == option,
             _ => false,
         };
-        if let Some(standing) = body.clone().rev().find(is_it) {
-            let (new_value, new_quoted) = (self.add_text(value), self.add_text(&quoted));
-            if let Content::Setting { value, instead, .. } = &mut self.statements[standing].content {
-                (*value, *instead) = (new_value, Some(new_quoted));
+        let standing = self.bodies(section).into_iter().flatten().rev().find(is_it);
+        if value.is_empty() {
+            // An empty value leaves an earlier one in force.
+            self.remove_settings(section, option, standing);
+        }
+        let bodies = self.bodies(section);
+        let is_it = |at: &usize| match self.statements[*at].content {
+            Content::Setting { name, is_list, .. } => !is_list && self.get(name) == option,
+            _ => false,
+        };
+        if let Some(standing) = bodies.iter().cloned().flatten().rev().find(is_it) {
+            let ends_line = matches!(
+                self.statements[standing].content,
+                Content::Setting { ends_line: true, .. }
+            );
+            // Behind a quote, a ';' would not end the line any more, and what is lost today would be read.
+            let comment = if ends_line { " #" } else { "" };
+            let (new_value, new_quoted) =
+                (self.add_text(value), self.add_text(&format!("{quoted}{comment}")));
+            if let Content::Setting {
+                value,
+                instead,
+                ends_line,
+                ..
+            } = &mut self.statements[standing].content
+            {
+                (*value, *instead, *ends_line) = (new_value, Some(new_quoted), false);
             }
             return true;
         }
 
+        let Some(body) = bodies.last() else {
+            return false;
+        };
         let is_blank = |at: &usize| self.statements[*at].content == Content::Blank;
         let last = body.clone().rev().find(|at| !is_blank(at)).unwrap_or(body.start);
-        let line_end = self.missing_line_end(last);
+        let line_end = self.end_line(last);
         let before = format!("{line_end}\toption {option} ");
         let raw = self.add_text(&format!("{before}{quoted}\n"));
         let name_end = raw.start + before.len() as u32 - 1;
@@ -243,80 +257,113 @@ impl Document {
             is_list: false,
             place: Span::of(before.len()..before.len() + quoted.len()),
             instead: None,
+            ends_line: false,
         };
-        let statement = Statement {
-            raw,
-            lead: line_end.len() as u32,
-            content,
-        };
-        self.statements.insert(last + 1, statement);
+        let lead = line_end.matches('\n').count() as u32;
+        self.statements
+            .insert(last + 1, Statement::new(raw, lead, content));
         true
     }
 
     /// Removes an option from a section. Returns false and changes nothing if there is no such section.
     #[must_use]
     pub fn unset(&mut self, section: usize, option: &str) -> bool {
-        let Some(body) = self.body(section) else {
+        if self.bodies(section).is_empty() {
             return false;
-        };
-        let (text, mut at) = (&self.text, 0);
-        self.statements.retain(|statement| {
-            let inside = body.contains(&at);
-            at += 1;
-            !(inside
-                && matches!(statement.content, Content::Setting { name, .. } if text[name.range()] == *option))
-        });
+        }
+        self.remove_settings(section, option, None);
         true
     }
 
     /// Takes a section away, its comments included. Answers false, and does nothing, if there is no such section.
     #[must_use]
     pub fn remove(&mut self, section: usize) -> bool {
-        let Some(body) = self.body(section) else {
-            return false;
-        };
-        self.statements.drain(body);
-        true
+        let bodies = self.bodies(section);
+        self.remove_statements(&bodies, |_, _| true);
+        !bodies.is_empty()
+    }
+
+    /// Removes the settings of an option from a section, but not that at `kept`.
+    fn remove_settings(&mut self, section: usize, option: &str, kept: Option<usize>) {
+        let bodies = self.bodies(section);
+        self.remove_statements(&bodies, |document, at| {
+            let content = document.statements[at].content;
+            Some(at) != kept
+                && matches!(content, Content::Setting { name, .. } if document.get(name) == option)
+        });
+    }
+
+    /// Removes statements of some places.
+    fn remove_statements(&mut self, places: &[Range<usize>], is_gone: impl Fn(&Self, usize) -> bool) {
+        let mut gone = places
+            .iter()
+            .cloned()
+            .flatten()
+            .filter(|at| is_gone(self, *at))
+            .collect::<Vec<_>>();
+        gone.reverse();
+        let before = std::mem::take(&mut self.statements);
+        for (at, statement) in before.into_iter().enumerate() {
+            if gone.pop_if(|gone| *gone == at).is_none() {
+                self.statements.push(statement);
+            } else if let Some(last) = self.statements.len().checked_sub(1)
+                && self.statements[last].terminator > 0
+                && statement.terminator == 0
+            {
+                let line_end = self.end_line(last);
+                let raw = self.add_text(line_end);
+                self.push(Statement::new(raw, 0, Content::Blank));
+            }
+        }
     }
 
     /// Adds an empty section of this kind at the end. Answers false, and does nothing, if that is no name.
     #[must_use]
     pub fn add(&mut self, kind: &str) -> bool {
-        if !is_name(kind) || self.text.len() + kind.len() + 16 > MOST_BYTES {
+        if !is_kind(kind) || self.text.len() + kind.len() + 16 > MOST_BYTES {
             return false;
         }
         if let Some(last) = self.statements.len().checked_sub(1) {
-            let blank = format!("{}\n", self.missing_line_end(last));
+            let blank = format!("{}\n", self.end_line(last));
             let blank = self.add_text(&blank);
-            self.push(blank, 0, Content::Blank);
+            self.push(Statement::new(blank, 0, Content::Blank));
         }
         let raw = self.add_text(&format!("config {kind}\n"));
         let kind = Span {
             start: raw.end - 1 - kind.len() as u32,
             end: raw.end - 1,
         };
-        self.push(raw, 0, Content::Config { kind, name: None });
+        self.push(Statement::new(raw, 0, Content::Config { kind, name: None }));
         true
     }
 
-    /// Where a section's statements are, its first line included.
-    fn body(&self, section: usize) -> Option<Range<usize>> {
-        let mut configs = (0..self.statements.len()).filter(|at| self.statements[*at].is_config());
-        let start = configs.nth(section)?;
-        Some(start..configs.next().unwrap_or(self.statements.len()))
+    /// Where a section's statements are, each `config` statement included; nowhere if there is no such section.
+    fn bodies(&self, section: usize) -> Vec<Range<usize>> {
+        let mut bodies: Vec<Range<usize>> = Vec::new();
+        let mut open = None;
+        for (at, number) in self.numbers() {
+            if let Some(start) = open.take() {
+                bodies.push(start..at);
+            }
+            open = (number == section).then_some(at);
+        }
+        bodies.extend(open.map(|start| start..self.statements.len()));
+        bodies
     }
 
     /// Adds a statement at the end. Blank ones that follow each other are one: nothing is ever put between them.
-    fn push(&mut self, raw: Span, lead: u32, content: Content) {
-        if content == Content::Blank
+    fn push(&mut self, statement: Statement) {
+        if statement.content == Content::Blank
             && let Some(last) = self.statements.last_mut()
             && last.content == Content::Blank
-            && last.raw.end == raw.start
+            && last.terminator == 0
+            && last.raw.end == statement.raw.start
         {
-            last.raw.end = raw.end;
+            last.raw.end = statement.raw.end;
+            last.terminator = statement.terminator;
             return;
         }
-        self.statements.push(Statement { raw, lead, content });
+        self.statements.push(statement);
     }
 
     fn add_text(&mut self, text: &str) -> Span {
@@ -350,119 +397,35 @@ impl Document {
         self.pieces(statement).into_iter().map(count).sum()
     }
 
-    /// The text to add after a statement so that the next one is on a line of its own.
-    fn missing_line_end(&self, statement: usize) -> &'static str {
+    /// Makes a statement the last one of its line, and returns the text to add after it so that the next one is on a line of its
+    /// own.
+    fn end_line(&mut self, statement: usize) -> &'static str {
+        let terminator = std::mem::take(&mut self.statements[statement].terminator);
+        if terminator > 0 {
+            self.statements[statement].raw.end -= terminator;
+            return "\n";
+        }
         let pieces = self.pieces(&self.statements[statement]);
         let last = pieces.into_iter().rev().find(|piece| !piece.is_empty());
-        if last.is_some_and(|last| last.ends_with('\n')) {
+        let last = last.unwrap_or_default();
+        // A backslash before the end of the file would join the next line to this one.
+        if last.ends_with("\\\n") || last.ends_with("\\\r\n") {
+            "\n"
+        } else if last.ends_with('\n') {
             ""
+        } else if last.ends_with("\\\r") {
+            " \n"
+        } else if last.ends_with('\\') {
+            "\n\n"
         } else {
             "\n"
         }
     }
-
-    /// A word's text without its quotes.
-    fn word(&mut self, word: &Word) -> Span {
-        match &word.joined {
-            Some(text) => self.add_text(text),
-            None => Span::of(word.plain.clone()),
-        }
-    }
-
-    /// A word that must be a name.
-    fn name(&mut self, word: &Word) -> Result<Span, (String, Option<String>)> {
-        let span = self.word(word);
-        let text = self.get(span);
-        if is_name(text) {
-            return Ok(span);
-        }
-        let text = shortened(text);
-        let message = format!("'{text}' is not a name: a name has only letters, digits, '_' and '-'");
-        Err((message, None))
-    }
-
-    /// The meaning of the words of one statement, or an error with a better keyword.
-    fn content(
-        &mut self,
-        words: &[Word],
-        start: usize,
-        in_section: bool,
-    ) -> Result<Content, (String, Option<String>)> {
-        let Some((first, words)) = words.split_first() else {
-            return Ok(Content::Blank);
-        };
-        // libuci takes each keyword's first letter for the whole.
-        let keyword = match first.text(&self.text) {
-            "p" | "package" => "package",
-            "c" | "config" => "config",
-            "o" | "option" => "option",
-            "l" | "list" => "list",
-            other => {
-                let suggestion = nearest(other, ["config", "option", "list", "package"]).map(str::to_owned);
-                return Err((format!("unknown keyword '{}'", shortened(other)), suggestion));
-            }
-        };
-        let wrong = |message: String| Err((message, None));
-        match (keyword, words) {
-            ("package", [_]) => Ok(Content::Package),
-            ("config", [kind]) => Ok(Content::Config {
-                kind: self.name(kind)?,
-                name: None,
-            }),
-            ("config", [kind, name]) if name.text(&self.text).is_empty() => Ok(Content::Config {
-                kind: self.name(kind)?,
-                name: None,
-            }),
-            ("config", [kind, name]) => Ok(Content::Config {
-                kind: self.name(kind)?,
-                name: Some(self.name(name)?),
-            }),
-            ("option" | "list", _) if !in_section => {
-                wrong(format!("'{keyword}' comes before the first 'config' line"))
-            }
-            ("option" | "list", [name, value]) => Ok(Content::Setting {
-                name: self.name(name)?,
-                value: self.word(value),
-                is_list: keyword == "list",
-                place: Span::of(value.place.start - start..value.place.end - start),
-                instead: None,
-            }),
-            ("option" | "list", [name, _, _, ..]) => {
-                let name = shortened(name.text(&self.text));
-                wrong(format!(
-                    "'{keyword} {name}' has several values; put quotes around a value with blanks"
-                ))
-            }
-            ("option" | "list", [name]) => {
-                let name = shortened(name.text(&self.text));
-                wrong(format!("'{keyword} {name}' has no value"))
-            }
-            (keyword, []) => wrong(format!("'{keyword}' has no name: write one after it")),
-            (keyword, _) => wrong(format!("too many words after '{keyword}'")),
-        }
-    }
 }
 
-/// The first line that is not blank or a comment, if it is one of `uci show`, such as `sqm.@queue[0].enabled='1'`.
-fn shown_by_uci(text: &str) -> Option<usize> {
-    let lines = text.trim_start_matches('\u{feff}').lines().enumerate();
-    let mut lines = lines.map(|(at, line)| (at + 1, line.trim()));
-    let (number, line) = lines.find(|(_, line)| !line.is_empty() && !line.starts_with('#'))?;
-    let (path, _) = line.split_once('=')?;
-    let (package, section) = path.split_once('.')?;
-    let is_section = |byte: u8| byte.is_ascii_alphanumeric() || b"_-@[].".contains(&byte);
-    (is_name(package) && !section.is_empty() && section.bytes().all(is_section)).then_some(number)
-}
-
-/// The text that was read, with the changes made since.
-impl fmt::Display for Document {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pieces = self
-            .statements
-            .iter()
-            .flat_map(|statement| self.pieces(statement));
-        pieces.into_iter().try_for_each(|piece| f.write_str(piece))
-    }
+/// The number of a section: of a name that is in `named` already, that one, and else `next`.
+fn number<'a>(name: Option<&'a str>, next: usize, named: &mut BTreeMap<&'a str, usize>) -> usize {
+    name.map_or(next, |name| *named.entry(name).or_insert(next))
 }
 
 impl Error {
@@ -502,12 +465,19 @@ struct Statement {
     raw: Span,
     /// Line ends in that text before its first word.
     lead: u32,
+    /// Bytes at the end of `raw` that let another statement follow on the same line, such as a `;`.
+    terminator: u32,
     content: Content,
 }
 
 impl Statement {
-    const fn is_config(&self) -> bool {
-        matches!(self.content, Content::Config { .. })
+    const fn new(raw: Span, lead: u32, content: Content) -> Self {
+        Self {
+            raw,
+            lead,
+            terminator: 0,
+            content,
+        }
     }
 }
 
@@ -529,15 +499,22 @@ enum Content {
         place: Span,
         /** What a change has put in that place. */
         instead: Option<Span>,
+        /** A `;` directly behind the value ends the line, whatever follows. */
+        ends_line: bool,
     },
 }
 
-/// Letters, digits and `_`, as libuci has it, and the `-` of its later versions.
-fn is_name(text: &str) -> bool {
+/// A name that an option may be given: letters, digits and `_`, as in libuci, and `-`, which libuci refuses.
+fn is_option_name(text: &str) -> bool {
     !text.is_empty()
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// A section's type: printable ASCII without blanks, as in libuci.
+fn is_kind(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The value in single quotes, the way `uci export` writes it.

@@ -25,25 +25,16 @@ use crate::uci;
 /// The sections of the file that describe interfaces.
 pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Vec<uci::Section<'a>> {
     let mut sections = document.sections();
-    report.section_lines = sections.iter().map(|section| section.line).collect();
-    let mut named: BTreeMap<&str, usize> = BTreeMap::new();
     for section in &sections {
-        let Some(name) = section.name else { continue };
-        match named.get(name) {
-            Some(line) => {
-                let name = shortened(name);
-                let message = format!(
-                    "a section named '{name}' is on line {line} already; give each section its own name, \
-                        or none"
-                );
-                report.error(Finding::at(section.line, message));
-            }
-            None => {
-                named.insert(name, section.line);
-            }
-        }
+        let lines = std::iter::once(section.line).chain(section.more_lines.iter().copied());
+        report
+            .section_lines
+            .extend(lines.map(|line| (line, section.index)));
     }
-
+    report.section_lines.sort_unstable();
+    for uci::Error { line, message, .. } in document.remarks() {
+        report.warning(Finding::at(*line, message.as_str()));
+    }
     sections.retain(|section| section.kind == "queue" || foreign(section, report));
     sections
 }

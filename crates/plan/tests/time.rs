@@ -79,7 +79,7 @@ fn changes_take_as_long_as_what_they_change() {
                     assert!(document.unset(0, &format!("new{value}")));
                     assert!(document.add("queue") && document.remove(last + 1));
                 }
-                drop(document.to_string());
+                drop(document.to_bytes());
             })
         });
     }

@@ -172,7 +172,7 @@ impl Shaper {
     }
 
     fn parse(&self, draft: &Draft) -> Result<(Parsed, Loaded), Failure> {
-        load::parse_and_plan(draft.to_string().into_bytes(), &self.file, &self.links)
+        load::parse_and_plan(draft.to_bytes(), &self.file, &self.links)
     }
 
     /// The configured rate of a direction; `None` if it is not shaped.
@@ -265,7 +265,7 @@ impl Shaper {
         backup.push(".before-tune");
         let backup = PathBuf::from(backup);
         sqm_files::replace(&backup, BACKUP_MODE, &self.text)?;
-        sqm_configuration::write(&self.file, Some(&self.text), draft.finish().as_bytes())?;
+        sqm_configuration::write(&self.file, Some(&self.text), &draft.finish())?;
         if let Some((_, watchdog)) = self.before.take() {
             watchdog.dismiss();
         }

@@ -356,7 +356,7 @@ fn changed(text: &str, changes: &[Change]) -> Result<String, Problem> {
         }
         change.apply_to(&mut draft)?;
     }
-    Ok(draft.finish())
+    Ok(draft.finish_text())
 }
 
 /// A draft of the configuration file.

@@ -150,7 +150,7 @@ fn tuned(text: &str, interface: &str, options: &[OptionValue]) -> Result<String,
     for option in options {
         draft.set(section, option).map_err(config::refused)?;
     }
-    Ok(draft.finish())
+    Ok(draft.finish_text())
 }
 
 /// A picture of the last search.

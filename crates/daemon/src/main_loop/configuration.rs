@@ -10,6 +10,7 @@ use sqm_api::configuration::{ConfigurationFile, Configured, Unconfirmed};
 use sqm_api::journal::LogKind;
 use sqm_api::status::State;
 use sqm_files::Error;
+use sqm_plan::uci::bytes::{to_bytes, to_text};
 
 use super::{Daemon, FILE_INTERVAL};
 use crate::clock::{monotonic, nanos};
@@ -94,7 +95,7 @@ impl Daemon {
         Ok(ConfigurationFile {
             file: file.display().to_string(),
             revision: revision::of(&text),
-            text: String::from_utf8_lossy(&text).into_owned(),
+            text: to_text(&text).into_owned(),
             unconfirmed: self.unconfirmed_status(),
         })
     }
@@ -136,21 +137,22 @@ impl Daemon {
         if revision::of(&before) != known {
             return Err(Refused::Conflict(revision::of(&before)));
         }
-        let candidate = self.shaper.candidate(text.as_bytes().to_owned());
+        let text = to_bytes(text);
+        let candidate = self.shaper.candidate(text.clone());
         let candidate = candidate.map_err(|error| Refused::Wrong(error.messages()))?;
-        if text.as_bytes() == before {
+        if text == before {
             self.install(candidate, Event::Configured);
             self.reconcile();
             return Ok(self.configured(known.to_owned()));
         }
         let failed_before = self.failed();
-        let revision = revision::of(text.as_bytes());
+        let revision = revision::of(&text);
         let until = monotonic() + nanos(confirm);
         let in_force = self.shaper.configuration.clone();
         let saved = SavedText::save(&file, before, revision.clone())
             .context("the previous configuration cannot be saved")
             .map_err(Refused::failed)?;
-        let outcome = match sqm_configuration::replace(&file, found.as_deref(), text.as_bytes()) {
+        let outcome = match sqm_configuration::replace(&file, found.as_deref(), &text) {
             Err(Error::Changed { .. }) => return Err(self.conflict(&saved)),
             written => written.map_err(|error| vec![error.to_string()]),
         };

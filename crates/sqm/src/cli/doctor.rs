@@ -132,17 +132,17 @@ impl Args {
     fn fix(&self, findings: &[Finding]) -> Result<(), Failure> {
         let before = sqm_configuration::read(&self.config).context("cannot read the configuration")?;
         let text = fixed(&before, findings)?;
-        if text.as_bytes() != before {
-            parse_and_plan(text.as_bytes().to_owned(), &self.config, &load::links())
+        if text != before {
+            parse_and_plan(text.clone(), &self.config, &load::links())
                 .context("the changed configuration would have an error and was not written")?;
-            sqm_configuration::write(&self.config, Some(&before), text.as_bytes())?;
+            sqm_configuration::write(&self.config, Some(&before), &text)?;
         }
         shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json)
     }
 }
 
 /// The configuration's text with the options that the findings want changed.
-fn fixed(text: &[u8], findings: &[Finding]) -> anyhow::Result<String> {
+fn fixed(text: &[u8], findings: &[Finding]) -> anyhow::Result<Vec<u8>> {
     let mut draft = Draft::of(text).map_err(|errors| anyhow!("{}", errors[0]))?;
     for finding in findings {
         if let Some(Fix::SetOptions { section, options }) = &finding.fix {

@@ -209,8 +209,8 @@ impl Args {
             edited.context("the configuration cannot be changed; nothing was written")?;
         }
         let text = draft.finish();
-        load::parse(text.as_bytes(), &self.config, links)?;
-        sqm_configuration::write(&self.config, before.as_deref(), text.as_bytes())?;
+        load::parse(&text, &self.config, links)?;
+        sqm_configuration::write(&self.config, before.as_deref(), &text)?;
         outln!(
             "{file}: {} written; 'sqm plan' shows the queues",
             count(sections.len())

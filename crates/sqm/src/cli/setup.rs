@@ -155,6 +155,7 @@ impl Args {
         self.check(&text, &links)?;
         let mut document = self.document(&wanted, &counting);
         if self.dry_run {
+            let text = String::from_utf8_lossy(&text);
             document.text = Some(&text);
             match self.json {
                 true => json::print(&json::object(&document))?,
@@ -330,10 +331,10 @@ impl Args {
     }
 
     /// True if the file has changed.
-    fn write_and_apply(&self, present: Option<&[u8]>, text: &str) -> Result<bool, Failure> {
-        let is_new = present != Some(text.as_bytes());
+    fn write_and_apply(&self, present: Option<&[u8]>, text: &[u8]) -> Result<bool, Failure> {
+        let is_new = present != Some(text);
         if is_new {
-            sqm_configuration::write(&self.config, present, text.as_bytes())?;
+            sqm_configuration::write(&self.config, present, text)?;
             self.told()
                 .line(format_args!("{}: written", self.config.display()));
         } else {
@@ -345,7 +346,7 @@ impl Args {
         if let Err(error) = shape::bring_into_force(self.config.clone(), self.state_dir.clone(), !self.json) {
             // Nothing is left half done: the file is restored, too.
             if is_new {
-                sqm_configuration::put_back(&self.config, present, text.as_bytes())?;
+                sqm_configuration::put_back(&self.config, present, text)?;
             }
             return Err(error);
         }
@@ -508,8 +509,8 @@ impl Args {
     }
 
     /// Checks the whole new file. A file with errors is not written.
-    fn check(&self, text: &str, links: &[Link]) -> Result<(), Failure> {
-        match parse_and_plan(text.as_bytes().to_owned(), &self.config, links) {
+    fn check(&self, text: &[u8], links: &[Link]) -> Result<(), Failure> {
+        match parse_and_plan(text.to_owned(), &self.config, links) {
             Ok((_, loaded)) => {
                 loaded
                     .warnings

@@ -22,12 +22,12 @@ pub(super) struct Counting {
 /// How the section of the interface in this configuration counts packets: by the preset, the layers that the device stack shows, and
 /// the section's own options. `None` if the interface has no enabled section.
 pub(super) fn counting(
-    text: String,
+    text: Vec<u8>,
     config: &Path,
     interface: &str,
     links: &[Link],
 ) -> Result<Option<Counting>, Invalid> {
-    let (_, loaded) = parse_and_plan(text.into_bytes(), config, links)?;
+    let (_, loaded) = parse_and_plan(text, config, links)?;
     let line = loaded.lines.iter().find(|line| line.interface == interface);
     let mtu = stack::device(links, interface).mtu;
     Ok(line.map(|line| Counting {
@@ -67,7 +67,9 @@ mod tests {
                 "config queue\n option enabled 1\n option interface {device}\n option download 10mbit\n option upload 1mbit\n \
                  option script best_of_cake.qos\n {options}\n"
             );
-            let found = counting(text, Path::new("sqm"), device, &links).unwrap().unwrap();
+            let found = counting(text.into_bytes(), Path::new("sqm"), device, &links)
+                .unwrap()
+                .unwrap();
             (found.framing.overhead, found.packet)
         };
         assert_eq!(counted("eth0", "option link vdsl2"), (22, 1500));

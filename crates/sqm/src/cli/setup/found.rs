@@ -90,7 +90,7 @@ impl Found {
     }
 
     /// The configuration with what was found, in the section of the interface.
-    pub(super) fn written(&self, text: &[u8], interface: &str) -> Result<String, Failure> {
+    pub(super) fn written(&self, text: &[u8], interface: &str) -> Result<Vec<u8>, Failure> {
         let mut draft = Draft::of(text).map_err(|errors| anyhow!("{}", errors[0].message))?;
         let section = draft
             .section_of(interface)
@@ -150,7 +150,7 @@ mod tests {
             summary.contains("overhead   30 in place of 22 of vdsl2: measured 30 bytes on each packet (95 % between 29 and 31)"),
             "{summary}"
         );
-        let text = found.written(CONFIG.as_bytes(), "eth0").unwrap();
+        let text = String::from_utf8(found.written(CONFIG.as_bytes(), "eth0").unwrap()).unwrap();
         let expected = CONFIG
             .replace("download '1'", "download '79000'")
             .replace("upload '2'", "upload '19000'");
@@ -163,8 +163,7 @@ mod tests {
                 .contains("overhead   22, of vdsl2: measured 30")
         );
         assert!(
-            !found
-                .written(CONFIG.as_bytes(), "eth0")
+            !String::from_utf8(found.written(CONFIG.as_bytes(), "eth0").unwrap())
                 .unwrap()
                 .contains("overhead")
         );

@@ -86,7 +86,7 @@ pub(super) fn changed(
     mut draft: Draft,
     section: Option<usize>,
     wanted: &Wanted,
-) -> Result<String, EditError> {
+) -> Result<Vec<u8>, EditError> {
     let section = match section {
         Some(section) => section,
         None => draft.add_section()?,
@@ -120,7 +120,7 @@ mod tests {
     fn after(text: &str, wanted: &Wanted) -> String {
         let draft = Draft::of(text.as_bytes()).unwrap();
         let section = Existing::of(&draft, "eth0").section;
-        changed(draft, section, wanted).unwrap()
+        String::from_utf8(changed(draft, section, wanted).unwrap()).unwrap()
     }
 
     #[test]
