@@ -30,7 +30,7 @@ pub struct Document {
     /// The text that was read, and behind it what changes have put in. Nothing is ever taken out.
     text: String,
     statements: Vec<Statement>,
-    /// What the text says without effect, or in a way that libuci refuses.
+    /// Findings about statements without effect, and about names that libuci refuses.
     remarks: Vec<Error>,
 }
 

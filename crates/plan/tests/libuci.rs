@@ -1,4 +1,4 @@
-//! What libuci reads, we read; what it refuses, we refuse, but for the listed differences. The right column is what libuci
+//! A file that libuci reads or refuses is read or refused here, but for the listed differences. The right column is what libuci
 //! (66127cd, November 2025) made of the file: its sections, with the values of options as `name=<value>` and those of lists as
 //! `[name]<value><value>`, or `None` if it refused it.
 
@@ -105,7 +105,7 @@ const CASES: [Case; 94] = [
     ("a zero byte", b"config queue\n\toption a x\0y\n", None),
 ];
 
-/// What libuci refuses and we read, with the remark that names the line and what to do.
+/// Files that libuci refuses and that are read here, with the remark that names the line and what to do.
 const DIFFERENCES: [(&str, &[u8], &str); 3] = [
     (
         "- in an option's name",

@@ -246,12 +246,12 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// What parts arguments. Line ends are among them: the lines that were taken up end at the first one outside quotes.
+/// True for a byte between arguments. Line ends are among them: the lines that were taken up end at the first one outside quotes.
 fn is_space(byte: u8) -> bool {
     is_blank(byte) || matches!(byte, b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// What ends a keyword.
+/// True for a byte that ends a keyword.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }

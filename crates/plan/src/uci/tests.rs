@@ -192,7 +192,7 @@ fn statements_on_one_line_can_be_changed_one_by_one() {
         changed(&|d| d.set(0, "d", "3")),
         text.replace("x\n", "x\n\toption d '3'\n")
     );
-    // What ends the file in the middle of a line.
+    // Ends of a file in the middle of a line.
     for end in ["\\", "\\\n", "\\\r\n", "\\\r", " ;", " ; # c", " ''", " # c\\"] {
         let mut document = Document::parse(&format!("config queue\n\toption b 1{end}")).unwrap();
         let value = document.value(0, "b").unwrap().to_owned();
