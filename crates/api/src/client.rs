@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 
 use crate::SOCKET;
 use crate::configuration::{Apply, ConfigurationFile, Configure, Configured};
@@ -41,20 +42,9 @@ pub struct Client {
 
 /// A pause. It ends when this is dropped, because that closes the connection.
 #[derive(Debug)]
-pub struct Paused(Incoming);
-
-impl Paused {
-    /// `true` if the daemon has ended the pause.
-    pub async fn is_over(&mut self) -> bool {
-        loop {
-            // Only what has arrived by now.
-            match tokio::time::timeout(Duration::ZERO, self.0.frame()).await {
-                Err(_) => return false,
-                Ok(Some(Ok(_))) => {}
-                Ok(_) => return true,
-            }
-        }
-    }
+pub struct Paused {
+    /// The open answer.
+    _events: Incoming,
 }
 
 /// Why a request has no answer.
@@ -114,7 +104,9 @@ impl Client {
         let answered = async {
             let answer = self.request(Route::Pause, path, body.into()).await?;
             match answer.status() {
-                StatusCode::OK => Ok(Paused(answer.into_body())),
+                StatusCode::OK => Ok(Paused {
+                    _events: answer.into_body(),
+                }),
                 status => Err(refused(status, &read(answer).await?)),
             }
         };
@@ -260,11 +252,14 @@ pub fn in_folder(state_dir: &Path) -> Client {
 ///
 /// Those of the request.
 pub fn wait<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    runtime()?.block_on(request)
+}
+
+pub(crate) fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Absent(error.to_string()))?;
-    runtime.block_on(request)
+        .map_err(|error| Error::Absent(error.to_string()))
 }
 
 async fn read(answer: Response<Incoming>) -> Result<Bytes, Error> {

@@ -8,6 +8,7 @@ pub mod client;
 pub mod configuration;
 pub mod doctor;
 pub mod error;
+pub mod held_pause;
 pub mod journal;
 pub mod pause;
 pub mod route;

@@ -25,7 +25,8 @@ pub(super) const MAX_RETRY: Nanos = Nanos::from_millis(60_000);
 pub(super) const MAX_REPAIRS: usize = 5;
 /// The window of [`MAX_REPAIRS`], and the time for which the daemon backs off. A choice.
 pub(super) const CONFLICT_WINDOW: Nanos = Nanos::from_millis(60_000);
-/// The time between two checks while a change waits for its confirmation or another program holds the lock. A choice.
+/// The time between two checks while a change waits for its confirmation, another program holds the lock, or an interface is paused:
+/// `sqm stop` of a paused interface changes no queue, so the kernel reports no event. A choice.
 pub(super) const POLL_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// Something that happened.
@@ -55,7 +56,7 @@ pub(super) enum Event {
     FirewallChanged,
     /// Events of the kernel were lost.
     EventsLost,
-    /// A client of the API wants this interface shaped now.
+    /// A client of the API wants this interface shaped now. If it is paused, the pause ends.
     ApplyRequested(String),
     /// The daemon adopted a configuration that another program has applied: it shapes these interfaces and no others.
     Adopted(Vec<ConfiguredInterface>),
@@ -120,6 +121,8 @@ pub(super) enum Request {
     Stop,
     /// Remove the shaping for a while.
     Pause,
+    /// Apply the plan because the pause is over, unless the interface was stopped by hand meanwhile.
+    Resume,
     /// Leave a paused interface unshaped, unless another program has shaped it in the meantime.
     StayPaused,
 }
@@ -216,7 +219,7 @@ impl Reconciler {
             }),
             Event::PauseEnded(interface) => self.each(|section| {
                 if interface == section.interface && section.paused_until.is_some() {
-                    section.request_check(Request::Apply, now);
+                    section.request_check(Request::Resume, now);
                 }
             }),
             Event::RatesChanged(interface) => self.each(|section| {
@@ -253,7 +256,11 @@ impl Reconciler {
             Event::FirewallChanged | Event::EventsLost => self.each(|section| section.schedule_check(now)),
             Event::ApplyRequested(interface) => self.each(|section| {
                 if interface == section.interface {
-                    section.request_check(Request::Apply, now);
+                    let request = match section.paused_until {
+                        Some(_) => Request::Resume,
+                        None => Request::Apply,
+                    };
+                    section.request_check(request, now);
                 }
             }),
             Event::Checked(interface, outcome) => {
@@ -377,7 +384,7 @@ impl Section {
         let Some(until) = self.paused_until else { return };
         if until <= now {
             self.paused_until = None;
-            self.request = Request::Apply;
+            self.request = Request::Resume;
         } else if self.request == Request::Check {
             self.request = Request::StayPaused;
         }
@@ -513,6 +520,7 @@ impl Section {
             }
             Outcome::Paused => {
                 self.failures = 0;
+                due = now + POLL_INTERVAL;
                 let why = "paused on request, for a test without SQM; the daemon shapes it again by itself";
                 self.enter(State::Paused, Some(why.to_owned()), now);
             }

@@ -98,6 +98,9 @@ pub(super) struct Shaper {
     /// Interfaces that had a record at the last check. If another program has removed it since, the interface was stopped by
     /// hand.
     recorded: BTreeSet<String>,
+    /// Interfaces that the daemon has paused, with a note of it in the state folder. If another process has removed the note since,
+    /// the interface was stopped by hand.
+    paused: BTreeSet<String>,
     /// Interfaces whose rates the daemon has changed since the last check.
     changed: BTreeSet<String>,
     /// A configuration that another program has applied since the daemon applied its own.
@@ -127,6 +130,7 @@ impl Shaper {
             rates: RateOverrides::new(),
             in_force: BTreeMap::new(),
             recorded: BTreeSet::new(),
+            paused: BTreeSet::new(),
             changed: BTreeSet::new(),
             applied: None,
             adopted: None,
@@ -324,11 +328,14 @@ impl Shaper {
         }
         let applied = applied::take(&store, &self.state_dir, &self.file);
         self.applied = applied.or_else(|| self.applied.take());
+        self.notice_stop_of_paused(&store, interface);
         match request {
             Request::Apply => {
+                self.end_pause(&store, interface);
                 self.recorded.remove(interface);
             }
             Request::Stop => {
+                self.end_pause(&store, interface);
                 stop(&mut self.socket, &store, interface)?;
                 // Treated as if another program had removed the record.
                 self.recorded.insert(interface.to_owned());
@@ -337,16 +344,41 @@ impl Shaper {
                 stop(&mut self.socket, &store, interface)?;
                 // Otherwise the missing record would count as a stop by hand.
                 self.recorded.remove(interface);
+                // Where no note can be written, `sqm stop` cannot remove one either.
+                if store.note_pause(interface).is_ok() {
+                    self.paused.insert(interface.to_owned());
+                }
                 return Ok(Outcome::Paused);
             }
-            Request::StayPaused if !store.has(interface) => return self.stay_paused(interface),
+            Request::StayPaused if !store.has(interface) && !self.recorded.contains(interface) => {
+                return self.stay_paused(interface);
+            }
+            Request::Resume => self.end_pause(&store, interface),
             Request::Check | Request::RollBack | Request::StayPaused => {}
         }
         let outcome = self.check_with(&store, interface, shaped, request);
         if store.has(interface) {
             self.recorded.insert(interface.to_owned());
+            if self.paused.contains(interface) {
+                self.end_pause(&store, interface);
+            }
         }
         outcome
+    }
+
+    /// If `sqm stop` has removed the note of a pause, treats the interface as stopped by hand.
+    fn notice_stop_of_paused(&mut self, store: &Store, interface: &str) {
+        if self.paused.contains(interface) && !store.has_pause(interface) {
+            self.paused.remove(interface);
+            self.recorded.insert(interface.to_owned());
+        }
+    }
+
+    /// Removes the note of a pause, also one that an earlier daemon left.
+    fn end_pause(&mut self, store: &Store, interface: &str) {
+        self.paused.remove(interface);
+        // A note that stays has no effect: the daemon looks only for the notes of its own pauses.
+        let _ = store.remove_pause(interface);
     }
 
     /// The outcome for a paused interface that no other program has shaped.
@@ -522,6 +554,7 @@ impl Shaper {
 
     fn release_with(&mut self, store: &Store, interface: &str) -> anyhow::Result<Vec<String>> {
         self.recorded.remove(interface);
+        self.end_pause(store, interface);
         match stop(&mut self.socket, store, interface)? {
             Stopped::Restored(notes) => Ok(notes),
             Stopped::NotRunning => Ok(Vec::new()),

@@ -27,6 +27,8 @@ pub const DIRECTORY: &str = "/run/sqm";
 const MAX_RECORD: u64 = 16 << 20;
 /// Any user may read a record, because `sqm status` works for any user.
 const RECORD_MODE: u32 = 0o644;
+/// The names of the files that note a pause end with this.
+const PAUSE_SUFFIX: &str = ".paused";
 
 /// The records, locked for this process.
 #[derive(Debug)]
@@ -224,8 +226,40 @@ impl Store {
         Ok(())
     }
 
+    /// Notes that the daemon has paused an interface, for `sqm stop`: a paused interface has no record.
+    pub fn note_pause(&self, interface: &str) -> Result<(), Error> {
+        sqm_files::replace(&pause_path(&self.directory, interface), RECORD_MODE, b"").map_err(|source| {
+            Error::StateFile {
+                operation: "note the pause",
+                source,
+            }
+        })
+    }
+
+    /// True if there is a note of a pause.
+    pub fn has_pause(&self, interface: &str) -> bool {
+        pause_path(&self.directory, interface).symlink_metadata().is_ok()
+    }
+
+    /// Removes the note of a pause. True if there was one.
+    pub fn remove_pause(&self, interface: &str) -> Result<bool, Error> {
+        sqm_files::remove(&pause_path(&self.directory, interface)).map_err(|source| Error::StateFile {
+            operation: "remove the note of a pause",
+            source,
+        })
+    }
+
+    /// The interfaces that have a note of a pause, sorted.
+    pub fn paused_interfaces(&self) -> Result<Vec<String>, Error> {
+        self.names_with(PAUSE_SUFFIX)
+    }
+
     /// The interfaces that have a record on disk, sorted.
     pub fn interfaces(&self) -> Result<Vec<String>, Error> {
+        self.names_with(".json")
+    }
+
+    fn names_with(&self, suffix: &str) -> Result<Vec<String>, Error> {
         let fail = |source| Error::State {
             path: self.directory.clone(),
             operation: "look for",
@@ -236,7 +270,7 @@ impl Store {
             let name = entry.map_err(fail)?.file_name();
             names.extend(
                 name.to_str()
-                    .and_then(|n| n.strip_suffix(".json"))
+                    .and_then(|n| n.strip_suffix(suffix))
                     .map(str::to_owned),
             );
         }
@@ -384,6 +418,11 @@ fn remove(directory: &Path, interface: &str) -> Result<(), Error> {
     })
 }
 
+/// The file that notes a pause.
+fn pause_path(directory: &Path, interface: &str) -> PathBuf {
+    directory.join(format!("{}{PAUSE_SUFFIX}", interface.replace('/', "_")))
+}
+
 /// The file of a record. Names of devices have no slash, and one in an argument cannot lead out of the directory.
 fn path(directory: &Path, interface: &str) -> PathBuf {
     directory.join(format!("{}.json", interface.replace('/', "_")))
@@ -418,6 +457,11 @@ mod tests {
         store.write(&record).unwrap();
         assert_eq!(store.read("eth0").unwrap(), Some(record));
         assert_eq!(store.interfaces().unwrap(), ["eth0"]);
+        store.note_pause("eth1").unwrap();
+        assert_eq!(store.interfaces().unwrap(), ["eth0"]);
+        assert_eq!(store.paused_interfaces().unwrap(), ["eth1"]);
+        assert!(store.has_pause("eth1") && !store.has_pause("eth0"));
+        assert!(store.remove_pause("eth1").unwrap() && !store.remove_pause("eth1").unwrap());
         store.remove("eth0").unwrap();
         store.remove("eth0").unwrap();
         assert_eq!(store.read("eth0").unwrap(), None);

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Value, json as value};
 use sqm_api::client::Paused;
-use sqm_api::configuration::Apply;
 use sqm_api::pause::Pause;
 use sqm_measure::rpm::client::Report;
 
@@ -159,24 +158,13 @@ impl Job {
 
     /// Ends the pause, and waits until the interface is shaped. An error if it was over before the first test.
     async fn resume(&mut self, state: &AppState, interface: &str) -> Result<(), String> {
-        let is_over = match &mut self.paused {
-            Some(paused) => paused.is_over().await,
-            None => true,
+        let Some(paused) = self.paused.take() else {
+            return Ok(());
         };
-        let apply = Apply {
-            interface: Some(interface.to_owned()),
-        };
-        let applied = state.daemon.apply(&apply).await;
-        self.paused = None;
-        if is_over {
-            return Err(format!(
-                "{interface} was shaped again before the test without SQM had ended: another program has applied the configuration"
-            ));
-        }
-        applied.map(drop).map_err(|error| {
-            format!("the daemon does not confirm that {interface} is shaped again: {error}; 'sqm status --daemon' tells")
-        })
+        let resumed = state.daemon.resume(paused, interface).await;
+        resumed.map_err(|error| error.to_string())
     }
+
     /// Runs `sqm test` once, and evaluates its result.
     async fn run_one(&self, state: &Arc<AppState>, mut test: Test) -> Test {
         let jobs = &state.test_jobs;

@@ -493,7 +493,7 @@ fn a_pause_ends_by_itself_to_the_nanosecond_whatever_happens_meanwhile() {
             assert_eq!(action, check(Some(7), Request::StayPaused));
             bench.ends(Outcome::Paused);
         } else {
-            assert_eq!(action, check(Some(7), Request::Apply));
+            assert_eq!(action, check(Some(7), Request::Resume));
         }
     }
     assert_eq!(bench.now, until);
@@ -509,18 +509,14 @@ fn a_pause_ends_by_itself_to_the_nanosecond_whatever_happens_meanwhile() {
 
 #[test]
 fn a_pause_ends_with_its_client_a_reload_or_a_request_to_apply() {
-    for event in [
-        Event::PauseEnded("wan0".to_owned()),
-        Event::Configured(vec![wan0()]),
-        Event::ApplyRequested("wan0".to_owned()),
+    for (event, request) in [
+        (Event::PauseEnded("wan0".to_owned()), Request::Resume),
+        (Event::Configured(vec![wan0()]), Request::Apply),
+        (Event::ApplyRequested("wan0".to_owned()), Request::Resume),
     ] {
         let mut bench = paused(60);
         bench.on(event.clone());
-        assert_eq!(
-            bench.wait(),
-            (Nanos(0), check(Some(7), Request::Apply)),
-            "{event:?}"
-        );
+        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), request)), "{event:?}");
         bench.ends(Outcome::AsPlanned { index: 7 });
         assert_eq!(bench.state(), State::Shaped);
         // The client of a pause that is over changes nothing.
@@ -533,6 +529,44 @@ fn a_pause_ends_with_its_client_a_reload_or_a_request_to_apply() {
         stopped: Vec::new(),
     });
     assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::RollBack)));
+}
+
+#[test]
+fn a_pause_that_has_ended_stays_ended_if_the_interface_cannot_be_shaped_at_once() {
+    let mut bench = paused(60);
+    bench.on(Event::PauseEnded("wan0".to_owned()));
+    assert_eq!(bench.wait().1, check(Some(7), Request::Resume));
+    bench.ends(Outcome::Failed("the kernel refused the change".to_owned()));
+    assert_eq!(bench.section().paused_until(), None);
+    assert_eq!(bench.wait(), (FIRST_RETRY, check(Some(7), Request::Check)));
+}
+
+#[test]
+fn a_paused_interface_that_is_stopped_by_hand_stays_stopped_after_the_pause() {
+    let mut bench = paused(60);
+    let until = bench.section().paused_until().unwrap();
+    // The kernel reports no event, so the daemon looks often.
+    assert_eq!(bench.wait(), (POLL_INTERVAL, check(Some(7), Request::StayPaused)));
+    bench.ends(Outcome::Stopped);
+    assert_eq!(bench.state(), State::Stopped);
+    assert_eq!(bench.section().paused_until(), None);
+    bench.on(Event::PauseEnded("wan0".to_owned()));
+    while bench.now < until + CHECK_INTERVAL {
+        assert_eq!(bench.wait().1, check(Some(7), Request::Check));
+        bench.ends(Outcome::Stopped);
+    }
+    assert_eq!(bench.state(), State::Stopped);
+    // A stop just before the end, which no check has noticed: no request that ends the pause overrules it.
+    for event in [
+        Event::PauseEnded("wan0".to_owned()),
+        Event::ApplyRequested("wan0".to_owned()),
+    ] {
+        let mut bench = paused(60);
+        bench.on(event);
+        assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Resume)));
+        bench.ends(Outcome::Stopped);
+        assert_eq!(bench.state(), State::Stopped);
+    }
 }
 
 #[test]
@@ -560,7 +594,7 @@ fn a_paused_device_that_is_recreated_stays_paused_until_the_time_is_over() {
     loop {
         let (_, action) = bench.wait();
         if bench.now >= until {
-            assert_eq!(action, check(None, Request::Apply));
+            assert_eq!(action, check(None, Request::Resume));
             break;
         }
         bench.ends(Outcome::Paused);

@@ -280,7 +280,11 @@ impl Stop {
             let plans = which.plans(&observe::links(&mut socket)?)?;
             plans.into_iter().map(|plan| plan.interface).collect()
         } else if self.interfaces.is_empty() {
-            store.interfaces()?
+            let mut interfaces = store.interfaces()?;
+            interfaces.extend(store.paused_interfaces()?);
+            interfaces.sort();
+            interfaces.dedup();
+            interfaces
         } else {
             self.interfaces
         };
@@ -489,8 +493,14 @@ fn roll_back_all(socket: &mut Socket, store: &Store, applied: &[(Applied, Cost)]
 
 fn stop_one(socket: &mut Socket, store: &Store, interface: &str) -> Result<Outcome, Failure> {
     let clock = Clock::start();
+    // Without its note, the daemon does not shape the interface after a pause.
+    let was_paused = store.remove_pause(interface)?;
     let (state, changes) = match stop(socket, store, interface)? {
         Stopped::Restored(notes) => ("stopped", notes),
+        Stopped::NotRunning if was_paused => {
+            let note = format!("{interface}: its shaping was paused, and the daemon does not restore it");
+            ("stopped", vec![note])
+        }
         Stopped::NotRunning => ("not shaped", Vec::new()),
     };
     Ok(Outcome {
