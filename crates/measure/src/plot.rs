@@ -301,6 +301,21 @@ mod tests {
                 .unwrap();
             assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
         }
+        // Text is broken into lines of their own, so only the first words are looked for.
+        let words = |result: &TestResult, plot: Plot| {
+            let runs = [Run { name: "run", result }];
+            plot.draw(&runs, Sheet::Wide).unwrap_or_default()
+        };
+        assert!(words(&silent, Plot::PingCdf).contains("no reply to"));
+        assert!(words(&silent, Plot::AllScaled).contains("under load not measured"));
+        assert!(words(&silent, Plot::Totals).contains("not measured loaded"));
+        let mut unprobed = full();
+        unprobed.probes[0].samples.retain(|probe| probe.t_ms < 0.0);
+        let unprobed = TestResult::new(unprobed.meta, unprobed.phases, unprobed.flows, unprobed.probes);
+        assert!(words(&unprobed, Plot::PingCdf).contains("no probes under load"));
+        for plot in Plot::ALL {
+            assert!(!words(&unprobed, plot).contains("median no"), "{plot:?}");
+        }
     }
 
     #[test]

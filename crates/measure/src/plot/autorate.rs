@@ -4,7 +4,7 @@ use sqm_core::direction::Direction;
 
 use super::frame::{
     LEFT, RIGHT, WIDTH, clipped, latency, latency_axis, latency_grid, legend, line_style, linear_grid,
-    share_grid, small_print, time_axis, upright_name,
+    percentiles_in_words, share_grid, small_print, time_axis, upright_name,
 };
 use super::run::Run;
 use super::series::{Points, STRETCHES, highest, thin, within};
@@ -309,17 +309,11 @@ fn curve_of_probes(name: &str, mut added: Vec<f64>, sent: usize, shows_losses: b
         *ms = ms.max(LEAST_ADDED_MS);
     }
     added.sort_by(f64::total_cmp);
-    let at = |p| latency(percentile(&added, p));
-    let lost = match shows_losses {
-        true => format!(", {} lost", sent - added.len()),
-        false => String::new(),
-    };
-    let words = format!(
-        "{name}: median {}, 95 % {}, 99 % {} of {sent} probes{lost}",
-        at(50.0),
-        at(95.0),
-        at(99.0)
-    );
+    let lost = sent - added.len();
+    let mut words = percentiles_in_words(name, sent, lost, |p| percentile(&added, p));
+    if shows_losses && lost < sent {
+        words += &format!(", {lost} lost");
+    }
     let weights: Vec<_> = added.into_iter().map(|ms| (ms, 1.0)).collect();
     Curve {
         words,

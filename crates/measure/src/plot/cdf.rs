@@ -1,6 +1,8 @@
 //! Cumulative distribution of latency under load.
 
-use super::frame::{IDLE_STYLE, latency, latency_axis, legend, line_style, share_grid, small_print};
+use super::frame::{
+    IDLE_STYLE, latency_axis, legend, line_style, percentiles_in_words, share_grid, small_print,
+};
 use super::run::{Run, captions};
 use super::series::{STRETCHES, within};
 use super::sheet::Sheet;
@@ -80,19 +82,15 @@ impl Curve {
     }
 
     fn words(&self) -> String {
-        let at = |p| latency(crate::stats::percentile(&self.rtts, p));
-        let lost = match self.sent - self.rtts.len() {
-            0 => String::new(),
-            lost => format!(", {lost} lost"),
-        };
-        format!(
-            "{}: median {}, 95 % {}, 99 % {} of {} probes{lost}",
-            self.name,
-            at(50.0),
-            at(95.0),
-            at(99.0),
-            self.sent
-        )
+        let lost = self.sent - self.rtts.len();
+        let words = percentiles_in_words(&self.name, self.sent, lost, |p| {
+            crate::stats::percentile(&self.rtts, p)
+        });
+        match lost {
+            0 => words,
+            lost if lost == self.sent => words,
+            lost => format!("{words}, {lost} lost"),
+        }
     }
 
     /// Round trip in milliseconds, and per cent of the probes sent. A few hundred points at most.

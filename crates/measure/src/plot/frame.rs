@@ -119,10 +119,31 @@ pub(crate) fn time_axis(svg: &mut Svg, panel: &Panel, name: &str) {
     );
 }
 
+/// The latencies of probes in words. `at` is a percentile of those that were answered.
+pub(super) fn percentiles_in_words(
+    name: &str,
+    sent: usize,
+    lost: usize,
+    at: impl Fn(f64) -> Option<f64>,
+) -> String {
+    if sent == 0 {
+        return format!("{name}: no probes under load");
+    }
+    if lost == sent {
+        return format!("{name}: no reply to {sent} probes");
+    }
+    format!(
+        "{name}: median {}, 95 % {}, 99 % {} of {sent} probes",
+        latency(at(50.0)),
+        latency(at(95.0)),
+        latency(at(99.0))
+    )
+}
+
 /// A latency in milliseconds or, from 10 s on, in seconds.
 pub(crate) fn latency(ms: Option<f64>) -> String {
     match ms {
-        None => "no reply".to_owned(),
+        None => "not measured".to_owned(),
         Some(ms) if ms >= 10_000.0 => format!("{} s", short(ms / 1000.0)),
         Some(ms) => format!("{} ms", short(ms)),
     }

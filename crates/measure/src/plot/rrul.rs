@@ -45,11 +45,13 @@ pub(super) fn on(result: &TestResult, sheet: Sheet) -> String {
         title,
     );
     let mut top = 96.0 + sheet.title(&mut svg, title);
+    let loaded = match (summary.latency_median_ms, summary.latency_p99_ms) {
+        (Some(median), p99) => format!("{} (99 % below {})", latency(Some(median)), latency(p99)),
+        (None, _) => "not measured".to_owned(),
+    };
     let headline = format!(
-        "idle {}, under load {} (99 % below {}), download {}, upload {}",
+        "idle {}, under load {loaded}, download {}, upload {}",
         latency(summary.idle_ms),
-        latency(summary.latency_median_ms),
-        latency(summary.latency_p99_ms),
         goodput(summary.download_mbit),
         goodput(summary.upload_mbit)
     );
