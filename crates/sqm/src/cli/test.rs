@@ -2,6 +2,7 @@
 
 mod configured;
 mod display;
+mod pair;
 mod phases;
 mod queues;
 mod rpm;
@@ -56,6 +57,7 @@ const SETTLE_SHARE: f64 = 0.4;
   sqm test server.example --up 0 --down 1          one download alone
   sqm test a.example b.example c.example d.example --test rtt_fair
   sqm test --list                                  list the tests
+  sudo sqm test server.example --without-and-with eth0    both grades, side by side
   sqm test server.example --save before.flent.gz   a file that Flent opens
   sqm test --sweep server.example --config /etc/config/sqm    is the overhead right?
   sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
@@ -67,6 +69,13 @@ pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
     #[arg(conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
+    /// Test twice: while the daemon pauses the shaping of this interface, and then with the shaping. Prints both grades side by
+    /// side; files get -without and -with in their names. Ctrl-C leaves the interface shaped
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"], value_hint = clap::ValueHint::Other)]
+    without_and_with: Option<String>,
+    /// With --without-and-with: the folder with the daemon's socket
+    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = sqm_kernel::state::DIRECTORY)]
+    state_dir: PathBuf,
     /// The test to run, by Flent's name, in place of the three phases
     #[arg(long, value_name = "NAME", hide_possible_values = true,
           value_parser = Suggested { names: test_names, parse: suggested::any })]
@@ -240,14 +249,25 @@ impl Args {
                 )));
             }
         }
-        if is_web {
-            return self.run_web();
+        let stop = listen_for_signals().map_err(for_user)?;
+        if let Some(interface) = &self.without_and_with {
+            return self.run_pair(interface, &stop);
+        }
+        let outcome = self.measure_as(self.title.as_deref(), &stop)?;
+        self.deliver(&outcome.result)?;
+        conclude(outcome)
+    }
+
+    /// Runs one test under this title, against `sqm serve` or plain URLs.
+    fn measure_as(&self, title: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
+        if self.url.is_some() || self.upload_url.is_some() {
+            return self.measure_web(title, stop);
         }
         let mut test = Test {
             targets: self.targets()?,
             scenario: self.scenario()?,
             settings: self.settings(),
-            title: self.title.clone(),
+            title: title.map(str::to_owned),
         };
         test.settings.down = test.scenario.count(Direction::Download);
         test.settings.up = test.scenario.count(Direction::Upload);
@@ -260,21 +280,12 @@ impl Args {
         let flows = test.scenario.flows.iter().filter(|flow| flow.direction == way);
         test.settings.dscp = flows.map(|flow| flow.dscp).collect();
         test.settings.dscp.dedup();
-        let outcome = self.measure(&mut test, self.quiet).map_err(for_user)?;
-        self.conclude(outcome)
+        self.measure(&mut test, self.quiet, stop).map_err(for_user)
     }
 
-    fn conclude(&self, outcome: Outcome) -> Result<ExitCode, Failure> {
-        self.deliver(&outcome.result)?;
-        match outcome.failure {
-            None => Ok(ExitCode::SUCCESS),
-            Some(failure) => Err(Failure::Failed(failure.into())),
-        }
-    }
-
-    fn measure(&self, test: &mut Test, quiet: bool) -> Result<Outcome, Error> {
+    fn measure(&self, test: &mut Test, quiet: bool, stop: &Arc<AtomicBool>) -> Result<Outcome, Error> {
         let asked = test.clone();
-        self.supervise(&mut test.settings, quiet, |settings, hooks| {
+        self.supervise(&mut test.settings, quiet, stop, |settings, hooks| {
             let test = Test {
                 settings: settings.clone(),
                 ..asked.clone()
@@ -283,29 +294,20 @@ impl Args {
         })
     }
 
-    /// Runs a test, shows its progress, and stops it on Ctrl-C. If cubic is unavailable and no congestion control was
+    /// Runs a test, shows its progress, and ends it when `stop` is set. If cubic is unavailable and no congestion control was
     /// requested, the test is repeated with the system's default.
     fn supervise(
         &self,
         settings: &mut Settings,
         quiet: bool,
+        stop: &Arc<AtomicBool>,
         run: impl Fn(&Settings, Hooks<'_>) -> Result<Outcome, Error>,
     ) -> Result<Outcome, Error> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // A second signal ends the program at once, by its default action.
-            signal_hook::flag::register_conditional_default(signal, stop.clone())
-                .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-                .map_err(|reason| Error::System {
-                    action: "listen for signals".to_owned(),
-                    reason,
-                })?;
-        }
         let mut display = Display::new(settings, quiet, self.progress);
         let mut run = |settings: &Settings| {
             let hooks = Hooks {
                 progress: &mut |progress| display.show(progress),
-                stop: &stop,
+                stop,
                 gauges: queues::gauges(),
             };
             run(settings, hooks)
@@ -400,29 +402,53 @@ impl Args {
     }
 
     fn deliver(&self, result: &TestResult) -> Result<(), Failure> {
+        self.write_files(result, &|path| path.to_owned())?;
         let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-        if let Some(path) = &self.svg {
-            output_file::write(path, plot::rrul(result))?;
-        }
-        if let Some(path) = &self.png {
-            let picture = crate::png::render(&plot::rrul(result))?;
-            output_file::write(path, picture)?;
-        }
-        if let Some(path) = &self.save {
-            result.save(path)?;
-        }
-        if let Some(path) = &self.json {
-            let line = result.to_json() + "\n";
-            if to_stdout {
-                out!("{line}");
-            } else {
-                output_file::write(path, line)?;
-            }
-        }
-        if !self.quiet && !to_stdout {
+        if to_stdout {
+            outln!("{}", result.to_json());
+        } else if !self.quiet {
             out!("{}", table::figures(result, self.verbose));
         }
         Ok(())
+    }
+
+    /// Writes the files that the user asked for, under the names that `name` makes of theirs.
+    fn write_files(&self, result: &TestResult, name: &dyn Fn(&Path) -> PathBuf) -> Result<(), Failure> {
+        if let Some(path) = &self.svg {
+            output_file::write(&name(path), plot::rrul(result))?;
+        }
+        if let Some(path) = &self.png {
+            let picture = crate::png::render(&plot::rrul(result))?;
+            output_file::write(&name(path), picture)?;
+        }
+        if let Some(path) = &self.save {
+            result.save(&name(path))?;
+        }
+        if let Some(path) = self.json.as_ref().filter(|path| path.as_os_str() != "-") {
+            output_file::write(&name(path), result.to_json() + "\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// A flag that Ctrl-C sets. A second signal ends the program at once, by its default action.
+fn listen_for_signals() -> Result<Arc<AtomicBool>, Error> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|reason| Error::System {
+                action: "listen for signals".to_owned(),
+                reason,
+            })?;
+    }
+    Ok(stop)
+}
+
+fn conclude(outcome: Outcome) -> Result<ExitCode, Failure> {
+    match outcome.failure {
+        None => Ok(ExitCode::SUCCESS),
+        Some(failure) => Err(Failure::Failed(failure.into())),
     }
 }
 

@@ -550,6 +550,12 @@ fn a_rollback_does_not_start_an_interface_stopped_by_hand_and_every_pause_ends()
              pause d0 120; sqm start --config sqm d0 >/dev/null; sleep 1; is_verified 'sqm start'
              sqm status --daemon | grep -q '^d0: shaped' || echo 'a start by hand does not end the pause'
              pause d0 120; kill -HUP $daemon; sleep 1; is_verified 'reload'
+             pause d0 9; sqm stop d0 >/tmp/said; grep -q 'its shaping was paused' said || cat said; sleep 1
+             is_stopped 'stopped during a pause' d0; wait $client; sleep 10; is_stopped 'after that pause' d0
+             api POST /apply '{{\"interface\":\"d0\"}}' >/dev/null; is_verified 'shaped again after a stop'
+             pause d0 120; sqm stop >/dev/null; kill $client; wait $client 2>/dev/null; sleep 3
+             is_stopped 'stopped at the end of a pause' d0; api POST /apply '{{\"interface\":\"d0\"}}' >/dev/null
+             sqm start --config sqm >/dev/null; sleep 1; is_verified 'started'; ls /run/sqm/*.paused 2>/dev/null
              pause d0 120; kill -KILL $daemon; wait $daemon $client 2>/dev/null; tc qdisc show dev d0 | grep cake
              start_daemon; within_a_second 'the next daemon'
              kill -TERM $daemon; wait $daemon; true"
@@ -718,6 +724,19 @@ assert second["pair"] == {"interface": "d0", "is_shaped": True, "other": first["
 assert first["pair"] == {"interface": "d0", "is_shaped": False, "other": second["id"]}, first
 assert first["state"] == second["state"] == "done", (first, second)
 PYTHON
+         # The pair of the command line. A signal and a server that does not answer leave the line shaped.
+         pair="sqm test --test ping --idle 1 --without-and-with d0 --duration"
+         $pair 6 10.9.0.2 --save pair.flent.gz >said 2>&1 || { echo 'sqm test:'; cat said; }
+         grep -q 'without SQM *with SQM' said && grep -q '^grade' said && grep -q 'd0 is shaped again' said || cat said
+         [ -s pair-without.flent.gz ] && [ -s pair-with.flent.gz ] || echo 'a result is missing'
+         verified || echo "sqm test: not as planned: $(cat said)"
+         $pair 6 10.9.0.9 >said 2>&1; [ $? = 1 ] || echo "no server: exit code: $(cat said)"; verified || echo 'no server: not as planned'
+         $pair 119 10.9.0.2 >said 2>&1; [ $? = 2 ] || echo 'too long: exit code'; grep -q 'at most 110 s' said || cat said
+         $pair 60 10.9.0.2 >said 2>&1 & client=$!
+         for n in $(seq 100); do sqm status --daemon | grep -q '^d0: paused' && break; sleep 0.1; done
+         tc qdisc show dev d0 | grep cake && echo 'shaped during the test of the command line'; sleep 3
+         kill -TERM $client; wait $client && echo 'a signal: exit code'; verified || echo "a signal: not as planned: $(cat said)"
+         grep -q 'test 2' said && echo "a second test after a signal: $(cat said)"
          kill -TERM $server
          kill -TERM $web $daemon; wait $web $daemon
          true"#,

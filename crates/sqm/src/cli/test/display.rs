@@ -19,14 +19,14 @@ const USUAL_COLUMNS: u16 = 80;
 /// A form for programs.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(super) enum Form {
-    /// {"stage", "elapsed_s", "left_s", "download_mbit", "upload_mbit", "rtt_ms"}
+    /// {"stage", "phase", "elapsed_s", "left_s", "download_mbit", "upload_mbit", "rtt_ms"}
     Json,
 }
 
 /// The form in which progress is shown.
 pub(super) enum Display {
     Quiet,
-    Json,
+    Json(Json),
     Lines(Lines),
     Live(Live),
 }
@@ -35,7 +35,10 @@ impl Display {
     pub(super) fn new(settings: &Settings, quiet: bool, form: Option<Form>) -> Self {
         let idle = Duration::from_millis(settings.idle_ms);
         if form.is_some() {
-            return Self::Json;
+            return Self::Json(Json {
+                idle,
+                phases: named_phases(settings),
+            });
         }
         if quiet {
             return Self::Quiet;
@@ -63,7 +66,7 @@ impl Display {
     pub(super) fn show(&mut self, progress: &Progress) {
         match self {
             Self::Quiet => {}
-            Self::Json => show_json(progress),
+            Self::Json(json) => json.show(progress),
             Self::Lines(lines) => lines.show(progress),
             Self::Live(live) => live.show(progress),
         }
@@ -76,11 +79,29 @@ impl Display {
     }
 }
 
-/// Prints the progress as a line of JSON.
-pub(super) fn show_json(progress: &Progress) {
+/// Prints lines of JSON.
+pub(super) struct Json {
+    idle: Duration,
+    phases: Vec<Phase>,
+}
+
+impl Json {
+    fn show(&self, progress: &Progress) {
+        let loaded = progress.elapsed.saturating_sub(self.idle);
+        let phase = match progress.stage {
+            Stage::Load => phase_at(&self.phases, loaded).map(Phase::name),
+            Stage::Idle | Stage::After | Stage::Collect => None,
+        };
+        show_json(progress, phase);
+    }
+}
+
+/// Prints the progress as a line of JSON. `phase` is the load of this moment, in a test with several phases.
+pub(super) fn show_json(progress: &Progress, phase: Option<&'static str>) {
     #[derive(serde::Serialize)]
     struct Line {
         stage: &'static str,
+        phase: Option<&'static str>,
         elapsed_s: f64,
         left_s: f64,
         download_mbit: f64,
@@ -94,6 +115,7 @@ pub(super) fn show_json(progress: &Progress) {
             Stage::After => "after",
             Stage::Collect => "collect",
         },
+        phase,
         elapsed_s: progress.elapsed.as_secs_f64(),
         left_s: progress.left.as_secs_f64(),
         download_mbit: progress.download_mbit,
@@ -130,7 +152,7 @@ impl Lines {
                 "{:3} of {:.0} s  {}{}",
                 now.1,
                 self.load_s,
-                phase_at(&self.phases, loaded),
+                phase_label(&self.phases, loaded),
                 figures(progress)
             ),
             Stage::After => errln!("idle line again"),
@@ -160,7 +182,7 @@ impl Live {
             Stage::Idle => "idle".to_owned(),
             Stage::Load => {
                 let loaded = progress.elapsed.saturating_sub(self.idle);
-                format!("{}{}", phase_at(&self.phases, loaded), figures(progress))
+                format!("{}{}", phase_label(&self.phases, loaded), figures(progress))
             }
             Stage::After => "idle again".to_owned(),
             Stage::Collect => "late packets".to_owned(),
@@ -201,11 +223,15 @@ fn named_phases(settings: &Settings) -> Vec<Phase> {
     }
 }
 
-/// The name of the phase at this time of the load, followed by a colon. Empty if the phases have no names.
-fn phase_at(phases: &[Phase], loaded: Duration) -> String {
+/// The phase at this time of the load. `None` if the phases have no names.
+fn phase_at(phases: &[Phase], loaded: Duration) -> Option<&Phase> {
     let t_ms = loaded.as_secs_f64() * 1000.0;
-    let phase = phases.iter().rev().find(|phase| phase.from_ms <= t_ms);
-    phase
+    phases.iter().rev().find(|phase| phase.from_ms <= t_ms)
+}
+
+/// The name of the phase at this time of the load, followed by a colon. Empty if the phases have no names.
+fn phase_label(phases: &[Phase], loaded: Duration) -> String {
+    phase_at(phases, loaded)
         .map(|phase| format!("{}: ", phase.name()))
         .unwrap_or_default()
 }

@@ -25,7 +25,7 @@ impl Args {
         let mut clock = Clock::new(server.limit);
         let report = client::run(&server, &mut |direction, mbit, connections, rpm| {
             if self.progress.is_some() {
-                display::show_json(&clock.progress(direction, mbit, rpm));
+                display::show_json(&clock.progress(direction, mbit, rpm), Some(direction.name()));
             } else if !self.quiet {
                 let rpm = rpm.map_or_else(|| "no".to_owned(), |rpm| format!("{rpm:.0}"));
                 errln!(

@@ -14,7 +14,7 @@ use sqm_plan::line::ConfiguredLine;
 
 use crate::json;
 
-use super::{Args, configured, for_user, queues};
+use super::{Args, configured, for_user, listen_for_signals, queues};
 use sqm_process::failure::Failure;
 
 /// Segment sizes, bytes with TCP's options. They are evenly spaced in 1/size, as the fit needs them. The smallest is
@@ -92,6 +92,7 @@ impl Args {
             Direction::Download => (flows, 0),
             Direction::Upload => (0, flows),
         };
+        let stop = listen_for_signals().map_err(for_user)?;
         let mut points = Vec::new();
         let (mut header_bytes, mut configured) = (HEADERS_V4, None);
         for (index, mss) in SEGMENTS.into_iter().enumerate() {
@@ -118,7 +119,7 @@ impl Args {
                 },
                 title: None,
             };
-            let Outcome { result, failure } = self.measure(&mut test, true).map_err(for_user)?;
+            let Outcome { result, failure } = self.measure(&mut test, true, &stop).map_err(for_user)?;
             if let Some(failure) = failure {
                 return Err(Failure::Failed(failure.into()));
             }

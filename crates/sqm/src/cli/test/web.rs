@@ -1,7 +1,9 @@
 //! `sqm test --url`: measures with transfers from and to plain URLs.
 
-use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use sqm_measure::client::Outcome;
 use sqm_measure::client::web::{self, Site};
 use sqm_measure::result::Settings;
 
@@ -12,7 +14,11 @@ use sqm_process::failure::Failure;
 const FLOWS: u32 = 4;
 
 impl Args {
-    pub(super) fn run_web(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn measure_web(
+        &self,
+        title: Option<&str>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Outcome, Failure> {
         let flows = |url: &Option<String>, asked: Option<u32>| match url {
             Some(_) => asked.unwrap_or(FLOWS),
             None => asked.unwrap_or(0),
@@ -32,11 +38,9 @@ impl Args {
             ..self.settings()
         };
         self.settle(&mut settings);
-        let outcome = self
-            .supervise(&mut settings, self.quiet, |settings, hooks| {
-                web::run(&site, settings, self.title.as_deref(), hooks)
-            })
-            .map_err(for_user)?;
-        self.conclude(outcome)
+        self.supervise(&mut settings, self.quiet, stop, |settings, hooks| {
+            web::run(&site, settings, title, hooks)
+        })
+        .map_err(for_user)
     }
 }
