@@ -33,6 +33,7 @@ export type Responsiveness = NonNullable<Schemas['Responsiveness']>;
 export type ResponsivenessOf = NonNullable<Schemas['ResponsivenessOf']>;
 export type Plot = Schemas['Plot'];
 export type Progress = Schemas['Progress'];
+export type Phase = Schemas['Phase'];
 export type Tune = Schemas['Tune'];
 export type TuneStep = Schemas['TuneStep'];
 export type TunePlot = Schemas['TunePlot'];

@@ -12,7 +12,8 @@ export function significant(value: number): string {
 }
 
 export function mbit(bitsPerSecond: number): string {
-    return `${significant(bitsPerSecond / 1e6)}${JOIN}Mbit/s`;
+    const [size, unit] = bitsPerSecond < 1e9 ? [1e6, 'Mbit/s'] : [1e9, 'Gbit/s'];
+    return `${significant(bitsPerSecond / size)}${JOIN}${unit}`;
 }
 
 export function milliseconds(micros: number): string {

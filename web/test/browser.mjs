@@ -60,8 +60,8 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
     return page;
 }
 
-/** Takes a screenshot after all pictures have loaded. The browser does not load pictures below the window without this. */
-export async function shot(page, name, fullPage = true) {
+/** Loads all pictures. The browser does not load pictures below the window without this. */
+async function loadPictures(page) {
     await page.evaluate(() =>
         Promise.all(
             [...document.images].map((image) => {
@@ -70,6 +70,11 @@ export async function shot(page, name, fullPage = true) {
             })
         )
     );
+}
+
+/** Takes a screenshot after all pictures have loaded. */
+export async function shot(page, name, fullPage = true) {
+    await loadPictures(page);
     await page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
 }
 
@@ -94,6 +99,7 @@ const LEGIBLE_PX = 11;
 
 /** Fails if a text is too small to read, in the page or in a picture of the server, or if a column of a table is cut off. */
 export async function legible(page) {
+    await loadPictures(page);
     const wrong = await page.evaluate((least) => {
         const texts = [...document.querySelectorAll('body *')].filter((element) =>
             [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.data.trim())
@@ -103,7 +109,17 @@ export async function legible(page) {
         const scale = ({ clientWidth, currentSrc }) => (currentSrc.includes('sheet=narrow') ? (11.5 * clientWidth) / 300 : (13 * clientWidth) / 960);
         const pictures = [...document.querySelectorAll('img.plot')].filter((picture) => scale(picture) < least);
         const cut = [...document.querySelectorAll('table')].filter((table) => table.parentElement.scrollWidth > table.parentElement.clientWidth + 1);
-        return [...small, ...pictures, ...cut].map((element) => element.outerHTML.slice(0, 120));
+        // The chosen text of a list must fit into it, or stand below it.
+        const pen = document.createElement('canvas').getContext('2d');
+        const lists = [...document.querySelectorAll('select')].filter((list) => {
+            const style = getComputedStyle(list);
+            pen.font = style.font;
+            const text = list.selectedOptions[0]?.text ?? '';
+            const room = list.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight);
+            const others = [...list.parentElement.querySelectorAll('span')].filter(({ offsetParent }) => offsetParent !== null);
+            return list.offsetParent !== null && pen.measureText(text).width > room && !others.some(({ innerText }) => innerText.includes(text));
+        });
+        return [...small, ...pictures, ...cut, ...lists].map((element) => element.outerHTML.slice(0, 120));
     }, LEGIBLE_PX);
     assert.deepEqual(wrong, [], 'too small to read, or cut off');
 }

@@ -67,10 +67,19 @@ const grade = (letter, added_ms) => ({
     rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high',
 });
 
+const delay = (median_ms, lost = 0) => ({ median_ms, p95_ms: median_ms === null ? null : median_ms * 1.2, jitter_ms: median_ms === null ? null : 0.4, lost });
+
+/** The phases of a test; the last one is the idle line after the load. */
+const phases = (loaded_ms) => [
+    [[], null, null, 14.2], [['down'], 79.4, null, loaded_ms * 0.8], [['up'], null, 35.1, loaded_ms], [['down', 'up'], 62.3, 31.8, loaded_ms * 1.1], [[], null, null, 14.4],
+].map(([loaded, download_mbit, upload_mbit, median_ms], n) => ({
+    loaded, from_ms: n * 10_000, to_ms: n * 10_000 + 5000, download_mbit, upload_mbit, sent: 51, round_trip: delay(median_ms, n === 3 ? 2 : 0), down: delay(null), up: delay(null),
+}));
+
 const test = (id, title, letter, added_ms, latency_median_ms, latency_p95_ms) => ({
-    id, state: 'done', kind: 'rrul_be', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
+    id, state: 'done', kind: 'three_phases', host: 'sqm.example.net', title, started_unix_ms: 1_763_000_000_000, duration_s: 30, error: null, bytes: 84_211,
     plots: ['all_scaled', 'ping_cdf', 'box_combine', 'totals'], responsiveness: null, pair: null,
-    summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1 },
+    summary: { idle_ms: 14.2, latency_median_ms, latency_p95_ms, download_mbit: 79.4, upload_mbit: 35.1, phases: phases(latency_median_ms) },
     verdict: { findings: [], grade: grade(letter, added_ms) },
 });
 

@@ -172,6 +172,7 @@ export class Mock {
                     running: this.tests.find(({ state }) => state === 'running')?.id ?? null,
                     most: 50,
                     kinds: [
+                        { name: 'three_phases', about: 'downloads alone, uploads alone, then both at once' },
                         { name: 'rrul_be', about: 'both directions, one kind of traffic' },
                         { name: 'rrul', about: 'both directions, four kinds of traffic' },
                     ],
@@ -386,7 +387,7 @@ export class Mock {
     }
 }
 
-const TUNED = { interface: 'pppoe-wan', target_ms: 5, download_kbit: 91200, upload_kbit: 36400, verified: { idle_ms: 14.1, added_p95_ms: 3.4, download_mbit: 86.2, upload_mbit: 34.3 }, warning: null, overhead: { advice: ['packet sizes show PTM with 30 bytes of overhead, as configured'], options: [] }, found: [{ direction: 'down', idle_ms: 14.2, bloat_ms: 388, unshaped_mbit: 92.1 }, { direction: 'up', idle_ms: 14.2, bloat_ms: 412.9, unshaped_mbit: 37.9 }] };
+export const TUNED = { interface: 'pppoe-wan', target_ms: 5, download_kbit: 91200, upload_kbit: 36400, verified: { idle_ms: 14.1, added_p95_ms: 3.4, download_mbit: 86.2, upload_mbit: 34.3 }, warning: null, overhead: { advice: ['packet sizes show PTM with 30 bytes of overhead, as configured'], options: [] }, found: [{ direction: 'down', idle_ms: 14.2, bloat_ms: 388, unshaped_mbit: 92.1 }, { direction: 'up', idle_ms: 14.2, bloat_ms: 412.9, unshaped_mbit: 37.9 }] };
 
 const INTERFACES = {
     suggested: 'pppoe-wan',
@@ -530,6 +531,7 @@ function progress(n) {
     const wave = Math.sin(n);
     return {
         stage: n <= 8 ? 'idle' : isLoaded ? 'load' : 'after',
+        phase: !isLoaded ? null : n <= 17 ? 'download' : n <= 25 ? 'upload' : 'both',
         elapsed_s: n, left_s: 40 - n,
         download_mbit: isLoaded ? 79 + wave : 0, upload_mbit: isLoaded ? 35 + wave / 2 : 0,
         rtt_ms: isLoaded ? 16 + 2 * wave : 14 + 0.3 * wave,

@@ -16,6 +16,11 @@ const MOST_URL: usize = 2048;
 const IDLE: Duration = Duration::from_secs(3);
 /// The longest test without SQM: the daemon's limit for a pause, less [`LATEST`] and the grace period of the child. A choice.
 const LONGEST_WITHOUT: Duration = Duration::from_secs(MAX_SECONDS as u64 - 10);
+/// The default kind of test, as of `sqm test` without `--test`: its name and description.
+const THREE_PHASES: (&str, &str) = (
+    "three_phases",
+    "downloads alone, uploads alone, then both at once",
+);
 /// The kind of test with plain URLs: its name and description.
 const URL: (&str, &str) = (
     "url",
@@ -88,7 +93,7 @@ pub(super) struct Wanted {
     operand: Option<String>,
 }
 
-/// The kinds of tests with their descriptions: those that need one `sqm serve` and no number of flows, and those without `sqm serve`.
+/// The kinds of tests with their descriptions, the default first: those that need one `sqm serve` and no number of flows, and those without `sqm serve`.
 pub(super) fn kinds() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     const OTHERS: [&str; 5] = [
         "rtt_fair",
@@ -98,12 +103,12 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static (&'static str, &'static s
         "tcp_nup",
     ];
     let of_server = TESTS.iter().filter(|(name, _)| !OTHERS.contains(name));
-    of_server.chain([&URL, &RPM])
+    [&THREE_PHASES].into_iter().chain(of_server).chain([&URL, &RPM])
 }
 
 impl Start {
     pub(super) fn check(self) -> Result<Wanted, Problem> {
-        let kind = self.kind.clone().unwrap_or_else(|| "rrul_be".to_owned());
+        let kind = self.kind.clone().unwrap_or_else(|| THREE_PHASES.0.to_owned());
         if kinds().all(|(name, _)| *name != kind) {
             return Err(Problem::bad_request(
                 "unknown kind of test; GET /tests lists them",
@@ -117,6 +122,7 @@ impl Start {
         self.check_fields(way)?;
         let seconds = match way {
             Way::Rpm => 20,
+            Way::Server if kind == THREE_PHASES.0 => 30,
             Way::Server | Way::Url => 60,
         };
         let duration_s = self.duration_s.unwrap_or(seconds);
@@ -206,6 +212,7 @@ impl Start {
         ];
         let idle = format!("--idle={}s", IDLE.as_secs());
         match way {
+            Way::Server if kind == THREE_PHASES.0 => options.push(idle),
             Way::Server => options.extend([idle, format!("--test={kind}")]),
             Way::Url => options.push(idle),
             Way::Rpm => options.push("--rpm".to_owned()),
@@ -310,6 +317,14 @@ mod tests {
         for (body, expected) in [
             (
                 r#"{"host":"a"}"#,
+                "test --quiet --progress=json --duration=30s --idle=3s --save=x -- a",
+            ),
+            (
+                r#"{"host":"a","kind":"three_phases","duration_s":12}"#,
+                "test --quiet --progress=json --duration=12s --idle=3s --save=x -- a",
+            ),
+            (
+                r#"{"host":"a","kind":"rrul_be"}"#,
                 "test --quiet --progress=json --duration=60s --idle=3s --test=rrul_be --save=x -- a",
             ),
             (

@@ -208,7 +208,7 @@ function Pictures({ curves, period }: { curves: Curves | null; period: Period })
                 x={x}
                 range={range}
                 place={place}
-                show={(value) => `${significant(value)} Mbit/s`}
+                show={(value) => mbit(value * 1e6)}
                 series={rates}
             />
             <Chart

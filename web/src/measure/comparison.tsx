@@ -25,7 +25,7 @@ export function Comparison({ ids }: { ids: string[] }) {
                     t('test.grade'),
                     `${t('test.idle')}, ms`,
                     `${t('test.loaded')}, ms`,
-                    'p95, ms',
+                    t('phases.p95'),
                     t('test.down'),
                     t('test.up'),
                 ]}

@@ -1,7 +1,7 @@
 /** The name of a test. */
 
 import type { Test } from '../api';
-import { date, t } from '../i18n';
+import { date, maybe, t } from '../i18n';
 
 /** The title that the user gave, or else the time at which the test began; a test of a pair also says which one it is. */
 export function testName({ title, started_unix_ms, pair }: Test): string {
@@ -9,3 +9,6 @@ export function testName({ title, started_unix_ms, pair }: Test): string {
     if (!pair) return name;
     return `${name}, ${t(pair.is_shaped ? 'pair.with_sqm' : 'pair.without_sqm')}`;
 }
+
+/** The name of a kind of test; the tests of Flent keep its names. */
+export const kindName = (kind: string) => maybe(`test.kind_name.${kind}`) ?? kind;

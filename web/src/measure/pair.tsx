@@ -3,7 +3,7 @@
 import { api, type Test } from '../api';
 import { t } from '../i18n';
 import { useAnswer } from '../store';
-import { significant } from '../units';
+import { mbit as rate, significant } from '../units';
 import { sentence } from './grade';
 
 /** A difference below this many milliseconds, or below a factor of two, is none: grades of one line vary as much. Our choice. */
@@ -47,7 +47,7 @@ function Side({ name, test }: { name: string; test: Test }) {
             {test.error && <p>{test.error}</p>}
             <p class="small soft numbers">
                 {rates
-                    .flatMap(([way, mbit]) => (mbit == null ? [] : [`${t(`direction.${way}`)} ${significant(mbit)} Mbit/s`]))
+                    .flatMap(([way, mbit]) => (mbit == null ? [] : [`${t(`direction.${way}`)} ${rate(mbit * 1e6)}`]))
                     .join(' · ')}
             </p>
         </div>

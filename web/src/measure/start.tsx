@@ -6,11 +6,15 @@ import { maybe, t } from '../i18n';
 import { useStore } from '../store';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
 import { CLOUDFLARE, NETWORK_QUALITY } from './public-servers';
+import { kindName } from './name';
 import { serverOf } from './server';
 import { HostField, Preset, SecretField, ServerField, StartForm, UrlField, type Way, WayField } from './start-form';
 
 /** The least length of a test, seconds: its figures leave out the first four and the last one. */
 const LEAST_SECONDS = 6;
+
+/** The test that the command line runs by default. */
+const THREE_PHASES = 'three_phases';
 
 const wayOf = (kind: string | undefined): Way => (kind === 'url' || kind === 'rpm' ? kind : 'server');
 
@@ -29,7 +33,7 @@ export function Start({ isHidden, kinds, last, started }: Props) {
         url: wayOf(last?.kind) === 'url' ? (last?.host ?? '') : '',
         uploadUrl: '',
         reflector: '',
-        kind: wayOf(last?.kind) === 'server' ? (last?.kind ?? 'rrul_be') : 'rrul_be',
+        kind: THREE_PHASES,
         seconds: '30',
         title: '',
     });
@@ -51,7 +55,7 @@ export function Start({ isHidden, kinds, last, started }: Props) {
     return (
         <StartForm
             isHidden={isHidden}
-            about={way === 'rpm' ? t('test.help_rpm') : t('test.help', { n: seconds + 10 })}
+            about={about(way, fields, seconds)}
             start={start}
             other={line === undefined ? null : { text: t('pair.start'), help: t('pair.start_help', { name: line }), start: startBoth }}
             more={
@@ -64,7 +68,7 @@ export function Start({ isHidden, kinds, last, started }: Props) {
                             value={fields.kind}
                             choices={kinds
                                 .filter(({ name }) => wayOf(name) === 'server')
-                                .map(({ name }) => ({ value: name, text: name }))}
+                                .map(({ name }) => ({ value: name, text: kindName(name) }))}
                             choose={field('kind').set}
                         />
                     )}
@@ -152,6 +156,13 @@ export function Start({ isHidden, kinds, last, started }: Props) {
             />
         </StartForm>
     );
+}
+
+/** What a test does, and how long it takes. */
+function about(way: Way, { kind, url, uploadUrl }: Fields, seconds: number): string {
+    if (way === 'rpm') return t('test.help_rpm');
+    const isInTurn = way === 'server' ? kind === THREE_PHASES : url !== '' && uploadUrl !== '';
+    return t(isInTurn ? 'test.help_in_turn' : 'test.help', { n: seconds + 10 });
 }
 
 /** What the chosen test does: a narrow window has no room for that in the list. */

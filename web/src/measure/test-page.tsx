@@ -9,7 +9,7 @@ import { Failed, useAttempt } from '../ui/attempt';
 import { Badge, Notice, type Tone } from '../ui/parts';
 import { significant } from '../units';
 import { Comparison } from './comparison';
-import { testName } from './name';
+import { kindName, testName } from './name';
 import { Start } from './start';
 import { TestResultView } from './test-result';
 
@@ -98,7 +98,7 @@ function EarlierRuns({ tests: { tests }, changed, isAdmin }: { tests: Tests; cha
                             <span class="run">
                                 <a href={`#/test/${test.id}`}>{testName(test)}</a>
                                 <span class="small soft">
-                                    {date(test.started_unix_ms / 1000)} · {test.kind} · {test.host}
+                                    {date(test.started_unix_ms / 1000)} · {kindName(test.kind)} · {test.host}
                                 </span>
                             </span>
                             <Outcome test={test} />

@@ -7,13 +7,15 @@ import { go } from '../route';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart } from '../ui/chart';
 import { Failed, useAttempt } from '../ui/attempt';
-import { Errors, type Figure, Figures, Notice, type Tone } from '../ui/parts';
+import { type Figure, Figures, Notice, type Tone } from '../ui/parts';
 import { Picture } from '../ui/picture';
 import { Table } from '../ui/table';
-import { bytes, significant } from '../units';
+import { bytes, mbit, significant } from '../units';
 import { GradeView } from './grade';
 import { testName } from './name';
+import { TestError } from './test-error';
 import { PairView } from './pair';
+import { PhasesTable } from './phases';
 
 export function TestResultView({ id, ended }: { id: string; ended: () => Promise<void> }) {
     const { answer: test, error, again } = useAnswer(() => api.test(id));
@@ -74,7 +76,6 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
         place: (at: number) => t('unit.seconds', { n: Math.round(at) }),
         height: 130,
     };
-    const mbit = (value: number) => `${significant(value)} Mbit/s`;
     return (
         <section class="card">
             <div class="head">
@@ -87,7 +88,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
             </div>
             <p class="numbers" role="status">
                 {t('test.running', { n: Math.round(last?.elapsed_s ?? 0), total: Math.round(total) })}
-                {last && ` · ${t(`test.stage.${last.stage}`)}`}
+                {last && ` · ${stage(last)}`}
             </p>
             {test.pair && (
                 <Notice>
@@ -99,7 +100,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
             <Chart
                 {...frame}
                 title={t('test.down')}
-                show={mbit}
+                show={(value) => mbit(value * 1e6)}
                 series={[
                     { label: t('direction.download'), colour: 'download', values: progress.map((one) => one.download_mbit) },
                 ]}
@@ -107,7 +108,7 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
             <Chart
                 {...frame}
                 title={t('test.up')}
-                show={mbit}
+                show={(value) => mbit(value * 1e6)}
                 series={[{ label: t('direction.upload'), colour: 'upload', values: progress.map((one) => one.upload_mbit) }]}
             />
             <Chart
@@ -119,6 +120,9 @@ function Running({ test, ended }: { test: Test; ended: () => Promise<void> }) {
         </section>
     );
 }
+
+/** The stage of the test, or the directions that it loads now. */
+const stage = ({ stage, phase }: Progress) => t(phase === null ? `test.stage.${stage}` : `test.phase.${phase}`);
 
 /** Adds an event. After a reconnect the server sends all events again, from the first. */
 function inOrder(before: Progress[], next: Progress): Progress[] {
@@ -144,7 +148,7 @@ function Result({ test }: { test: Test }) {
                 )}
             </div>
             {test.state === 'stopped' && <Notice tone="warn">{t('test.partial')}</Notice>}
-            <Errors messages={test.error ? [test.error] : []} />
+            <TestError error={test.error} />
             {test.pair?.other && <PairView test={test} other={test.pair.other} />}
             {test.pair && !test.pair.other && <Notice tone="warn">{t('pair.no_second', { name: test.pair.interface })}</Notice>}
             {test.summary && (
@@ -153,6 +157,7 @@ function Result({ test }: { test: Test }) {
                     <Figures figures={figures(test)} />
                 </div>
             )}
+            {test.summary?.phases && <PhasesTable phases={test.summary.phases} />}
             {test.responsiveness && <ResponsivenessTable result={test.responsiveness} />}
             {findings.map(({ code, text, severity }) => (
                 <Notice key={code + text} tone={SEVERITIES[severity] ?? 'warn'}>
@@ -226,7 +231,7 @@ function ResponsivenessTable({ result }: { result: Responsiveness }) {
 
 function figures({ summary, verdict }: Test): Figure[] {
     const ms = (value: number | null | undefined) => (value == null ? '–' : `${significant(value)} ms`);
-    const mbit = (value: number | null | undefined) => (value == null ? '–' : `${significant(value)} Mbit/s`);
+    const rate = (value: number | null | undefined) => (value == null ? '–' : mbit(value * 1e6));
     const rpm = verdict?.grade?.rpm_foreign;
     return [
         { name: t('test.idle'), value: ms(summary?.idle_ms), about: t('test.median') },
@@ -235,8 +240,8 @@ function figures({ summary, verdict }: Test): Figure[] {
             value: ms(summary?.latency_median_ms),
             about: t('test.p95', { value: ms(summary?.latency_p95_ms) }),
         },
-        { name: t('direction.download'), value: mbit(summary?.download_mbit), about: t('test.goodput') },
-        { name: t('direction.upload'), value: mbit(summary?.upload_mbit), about: t('test.goodput') },
+        { name: t('direction.download'), value: rate(summary?.download_mbit), about: t('test.goodput') },
+        { name: t('direction.upload'), value: rate(summary?.upload_mbit), about: t('test.goodput') },
         ...(rpm == null
             ? []
             : [{ name: t('test.rpm_figure'), value: significant(rpm), about: maybe(`rpm.${verdict?.grade?.rpm_word}`) }]),

@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { Interfaces } from '../api';
 import { t } from '../i18n';
+import { WholeChoice } from '../ui/labelled';
 
 interface Props {
     interfaces: Interfaces | null;
@@ -21,7 +22,17 @@ export function DeviceChoice({ interfaces, value, set, control }: Props) {
         (a, b) => Number(b.name === suggested) - Number(a.name === suggested),
     );
     const [isOther, setIsOther] = useState(false);
-    const isListed = devices.some(({ name }) => name === value);
+    const chosen = devices.find(({ name }) => name === value);
+    const isListed = chosen !== undefined;
+    const textOf = ({ name, kind, default_route, carrier }: (typeof devices)[number]) =>
+        [
+            name,
+            name === suggested || default_route ? t('settings.default_route') : '',
+            kind ?? '',
+            carrier ? '' : t('settings.no_carrier'),
+        ]
+            .filter(Boolean)
+            .join(', ');
     const choose = (name: string) => {
         setIsOther(name === OTHER);
         set(name === OTHER ? '' : name);
@@ -30,21 +41,15 @@ export function DeviceChoice({ interfaces, value, set, control }: Props) {
         <>
             <select {...control} value={isOther ? OTHER : value} onChange={(event) => choose(event.currentTarget.value)}>
                 <option value="">{t('settings.link_unset')}</option>
-                {devices.map(({ name, kind, default_route, carrier }) => (
-                    <option key={name} value={name}>
-                        {[
-                            name,
-                            name === suggested || default_route ? t('settings.default_route') : '',
-                            kind ?? '',
-                            carrier ? '' : t('settings.no_carrier'),
-                        ]
-                            .filter(Boolean)
-                            .join(', ')}
+                {devices.map((device) => (
+                    <option key={device.name} value={device.name}>
+                        {textOf(device)}
                     </option>
                 ))}
                 {!isOther && value && !isListed && <option value={value}>{`${value}, ${t('settings.absent')}`}</option>}
                 <option value={OTHER}>{t('settings.other_device')}</option>
             </select>
+            {!isOther && chosen && <WholeChoice text={textOf(chosen)} />}
             {isOther && (
                 <input
                     type="text"

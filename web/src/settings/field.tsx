@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { Finding, Interfaces, Link, Option } from '../api';
 import { maybe, t } from '../i18n';
+import { WholeChoice } from '../ui/labelled';
 import { rateShown, rateTyped } from '../units';
 import { DeviceChoice } from './device-choice';
 import type { Doubt } from './doubts';
@@ -191,21 +192,27 @@ function Select({ option, form, control, choices }: Part & { choices: { value: s
     const known = option.type === 'switch' ? normal(given) : given;
     const unset =
         option.default === null ? t('settings.unset') : t('settings.default', { value: option.default });
+    const textOf = ({ value, about }: { value: string; about: string }) =>
+        option.type === 'switch' ? about : choiceText(option.name, value, about);
+    const chosen = choices.find(({ value }) => value === known);
     return (
-        <select
-            {...control}
-            value={known ?? ''}
-            onChange={(event) => form.set(option.name, event.currentTarget.value)}
-        >
-            <option value="">{unset}</option>
-            {choices.map(({ value, about }) => (
-                <option key={value} value={value}>
-                    {option.type === 'switch' ? about : choiceText(option.name, value, about)}
-                </option>
-            ))}
-            {/* An unknown value of the file stays visible; the validator reports it. */}
-            {known !== null && !choices.some(({ value }) => value === known) && <option value={known}>{known}</option>}
-        </select>
+        <>
+            <select
+                {...control}
+                value={known ?? ''}
+                onChange={(event) => form.set(option.name, event.currentTarget.value)}
+            >
+                <option value="">{unset}</option>
+                {choices.map((choice) => (
+                    <option key={choice.value} value={choice.value}>
+                        {textOf(choice)}
+                    </option>
+                ))}
+                {/* An unknown value of the file stays visible; the validator reports it. */}
+                {known !== null && !chosen && <option value={known}>{known}</option>}
+            </select>
+            <WholeChoice text={chosen ? textOf(chosen) : ''} />
+        </>
     );
 }
 

@@ -5,12 +5,13 @@ import { address, api, follow, type Tune, type TuneStep } from '../api';
 import { clock, t } from '../i18n';
 import { CLOUDFLARE, NETWORK_QUALITY } from '../measure/public-servers';
 import { serverOf } from '../measure/server';
+import { TestError } from '../measure/test-error';
 import { Preset, SecretField, ServerField, StartForm, UrlField, type Way, WayField } from '../measure/start-form';
 import { Picture } from '../ui/picture';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Failed, useAttempt } from '../ui/attempt';
 import { ChoiceField, TextField, TickField } from '../ui/labelled';
-import { Errors, type Figure, Figures, Notice } from '../ui/parts';
+import { type Figure, Figures, Notice } from '../ui/parts';
 import { Table } from '../ui/table';
 import { mbit, significant } from '../units';
 
@@ -221,7 +222,7 @@ function Ended({ tune }: { tune: Tune }) {
         <section class="card">
             <h2>{t('test.result')}</h2>
             {tune.state === 'stopped' && <Notice tone="warn">{t('tune.stopped')}</Notice>}
-            <Errors messages={tune.error ? [tune.error] : []} />
+            <TestError error={tune.error} />
             {result && <Figures figures={figures(result)} />}
             {result && <BeforeAndAfter result={result} />}
             {result?.warning && (

@@ -114,3 +114,11 @@ function Help({ fieldId, text }: { fieldId: string; text: string }) {
         </span>
     );
 }
+
+/** The longest text of a choice that a phone shows whole, characters. Measured at 390 px. */
+const FITS_PHONE = 26;
+
+/** The whole text of the chosen choice below its list, where a narrow window cuts it off. */
+export function WholeChoice({ text }: { text: string }) {
+    return text.length > FITS_PHONE ? <span class="phone-only">{text}</span> : null;
+}
