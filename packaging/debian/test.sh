@@ -29,6 +29,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' HUP INT TERM
 cp -a "$keep/system" "$work/system"
+rm -rf "$work"/system/var/cache/apt/* "$work"/system/var/lib/apt/lists/*
 cp "$package" "$work/system/root/sqm.deb"
 
 cat >"$work/system/root/test.service" <<'UNIT'
@@ -42,6 +43,13 @@ UNIT
 mkdir -p "$work/system/etc/systemd/system/multi-user.target.wants"
 ln -s /root/test.service "$work/system/etc/systemd/system/multi-user.target.wants/test.service"
 ln -s /root/test.service "$work/system/etc/systemd/system/test.service"
+
+# Files that users other than root create in a folder of the host belong to root. In memory they belong to their creator.
+cat >"$work/system/root/init" <<'INIT'
+#!/bin/sh
+mount -t tmpfs tmpfs /mnt && cp -a /var/. /mnt && mount --move /mnt /var && exec /lib/systemd/systemd "$@"
+INIT
+chmod 755 "$work/system/root/init"
 
 cat >"$work/system/root/test" <<'INSIDE'
 fail() { echo "FAILED: $*"; journalctl --no-pager -u sqm -u sqm-web -u sqm-serve | tail -n 20; systemctl poweroff -ff; }
@@ -163,7 +171,7 @@ systemctl poweroff -ff
 INSIDE
 
 timeout 600 "$kernel" mem=512M root=/dev/root rootfstype=hostfs "rootflags=$work/system" rw quiet con=null con0=fd:0,fd:1 \
-    umid=sqm-deb "uml_dir=$work" time-travel=inf-cpu init=/lib/systemd/systemd systemd.show_status=0 \
+    umid=sqm-deb "uml_dir=$work" time-travel=inf-cpu init=/root/init systemd.show_status=0 \
     </dev/null >"$work/console" 2>/dev/null || true
 grep '^PASSED' "$work/console" || {
     echo "test: the end of the guest's console:" >&2
