@@ -6,6 +6,7 @@ pub(crate) mod autorate;
 pub(crate) mod calc;
 #[cfg(feature = "full")]
 pub(crate) mod compare;
+mod completion;
 pub(crate) mod config;
 pub(crate) mod confirm;
 pub(crate) mod daemon;
@@ -43,6 +44,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub(crate) use alternatives::alternatives;
+pub(crate) use completion::answer as complete;
 pub(crate) use exit_codes::with_exit_codes;
 pub(crate) use groups::grouped;
 

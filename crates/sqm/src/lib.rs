@@ -45,6 +45,11 @@ pub trait Program: clap::Parser {
     fn run(self) -> Result<ExitCode, Failure>;
 }
 
+/// Answers a shell that asks what `sqm` could go on with. `None` if this process was not started for that.
+pub fn complete() -> Option<ExitCode> {
+    cli::complete()
+}
+
 /// Runs the command line of this process.
 pub fn main<P: Program>() -> ExitCode {
     let mut command = cli::with_exit_codes(cli::grouped(P::command(), P::GROUPS));

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    sqm::main::<sqm::Cli>()
+    sqm::complete().unwrap_or_else(sqm::main::<sqm::Cli>)
 }

@@ -147,7 +147,7 @@ fn a_limit_of_the_servers_rate_has_a_unit() {
 }
 
 /// Each command without terminal, configuration and privileges: its words, its exit code, and a part of its message.
-const ALONE: [(&str, i32, &str); 39] = [
+const ALONE: [(&str, i32, &str); 40] = [
     ("sqm autorate replay none.csv", 1, "cannot read none.csv"),
     ("sqm bugreport --config none --seconds 0 --out report", 0, ""),
     ("sqm calc fifo 1mbit", 2, "--delay"),
@@ -175,6 +175,11 @@ const ALONE: [(&str, i32, &str); 39] = [
     ("sqm status --daemon", 1, "is 'sqm daemon' running?"),
     ("sqm stop", 3, "root"),
     ("sqm test", 2, "--url"),
+    (
+        "sqm tune",
+        2,
+        "(sqm tune HOST), the URL of a large file (sqm tune URL)",
+    ),
     ("sqm tune server.example", 3, "root"),
     ("sqm verify --config none", 2, "run 'sqm setup'"),
     (
@@ -240,4 +245,69 @@ fn every_command_fails_in_plain_words_without_terminal_configuration_and_privile
             );
         }
     }
+}
+
+/// The words that a shell offers for the last of these, on a machine with the devices lo, d0 and d1.
+fn offered(shell: &str, words: &[&str]) -> BTreeSet<String> {
+    let ask = "ip link add d0 type veth peer name d1 && exec \"$@\"";
+    let output = support::in_own_network()
+        .args(["sh", "-c", ask, "sh", env!("CARGO_BIN_EXE_sqm"), "--", "sqm"])
+        .args(words)
+        .env("SQM_COMPLETE", shell)
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("_CLAP_IFS", "\n")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let lines = String::from_utf8(output.stdout).unwrap();
+    // zsh and fish show a description behind the word.
+    let word = |line: &str| line.split(['\t', ':']).next().unwrap().to_owned();
+    lines.lines().map(word).collect()
+}
+
+#[test]
+fn shells_complete_interfaces_where_a_command_takes_one() {
+    let both: BTreeSet<String> = ["d0", "d1"].map(str::to_owned).into();
+    for shell in ["bash", "zsh", "fish"] {
+        for command in ["start", "stop", "reload", "status", "verify", "plan"] {
+            let words = offered(shell, &[command, "d"]);
+            assert_eq!(words, both, "{shell}: {command}");
+            assert_eq!(offered(shell, &[command, "d0", "d"]), both, "{shell}: {command}");
+        }
+        assert_eq!(offered(shell, &["setup", "--interface", "d"]), both, "{shell}");
+        assert_eq!(offered(shell, &["tune", "server.example", "d"]), both, "{shell}");
+        // Values that do not depend on the machine, and commands.
+        assert!(
+            offered(shell, &["setup", "--link", ""]).contains("docsis"),
+            "{shell}"
+        );
+        assert!(
+            offered(shell, &["test", "--test", ""]).contains("rrul_be"),
+            "{shell}"
+        );
+        assert_eq!(offered(shell, &["relo"]), ["reload".to_owned()].into(), "{shell}");
+    }
+}
+
+/// bash reads the script that packages ship, and calls it as it does at TAB.
+#[test]
+fn bash_completes_with_the_script_that_packages_ship() {
+    let ask = "ip link add d0 type veth peer name d1
+         source <(sqm completions bash)
+         COMP_WORDS=(sqm start d) COMP_CWORD=2 COMP_TYPE=9
+         _clap_complete_sqm sqm d start
+         echo \"${COMPREPLY[@]}\"";
+    let folder = Path::new(env!("CARGO_BIN_EXE_sqm")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let output = support::in_own_network()
+        .args(["bash", "-c", ask])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "d0 d1\n", "{said}");
 }

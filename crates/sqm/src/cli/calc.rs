@@ -2,7 +2,7 @@
 //! itself.
 
 mod goodput;
-mod line;
+pub(crate) mod line;
 mod links;
 mod packet;
 mod queue;

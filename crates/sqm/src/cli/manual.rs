@@ -5,7 +5,6 @@ mod configuration;
 mod page;
 mod roff;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,10 +12,10 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
+use super::completion;
 use super::exit_codes::with_exit_codes;
 use crate::Program as _;
 use sqm_process::failure::Failure;
-use sqm_process::output;
 use sqm_process::output_file;
 
 /// Write the manual pages into a folder: sqm.8, sqm-start.8 and so on, and sqm.conf.5 about the configuration.
@@ -30,7 +29,7 @@ pub(crate) struct Manual {
     folder: PathBuf,
 }
 
-/// Print a shell's completions for commands and options.
+/// Print a script with which a shell completes commands, options, their values, and the names of interfaces.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm completions bash >/etc/bash_completion.d/sqm
@@ -83,10 +82,7 @@ fn write(command: &Command, related: &[String], folder: &Path) -> Result<(), Fai
 
 impl Completions {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        // Generated into memory: `clap_complete` panics if it cannot write.
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "sqm", &mut script);
-        output::stdout().write_all(&script)?;
+        completion::write_script(&self.shell.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -45,7 +45,9 @@ use self::section::{Existing, Wanted, changed};
 use self::server::{Files, Server};
 use self::tested::Tested;
 use self::told::Told;
-use super::shape;
+use super::calc::line::link_names;
+use super::suggested::Suggested;
+use super::{completion, shape};
 use crate::json;
 
 /// Find the interface to the internet, ask for the line, measure it, write the configuration, apply and verify it
@@ -70,10 +72,11 @@ use crate::json;
 Exit codes: 0 set up and verified, 1 failed (the previous state is restored), 2 usage, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
     /// The device that leads to the internet [default: the one of the default route].
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", add = completion::interfaces())]
     interface: Option<String>,
     /// The kind of line, by its name in `sqm calc links` or in other words: cable, 'VDSL PPPoE', fibre.
-    #[arg(long, value_name = "LINK", value_parser = parse_kind)]
+    #[arg(long, value_name = "LINK", hide_possible_values = true,
+          value_parser = Suggested { names: link_names, parse: parse_kind })]
     link: Option<&'static Preset>,
     /// Download and upload rates of the contract.
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"], value_parser = parse_rate, conflicts_with_all = ["measured", "test"])]

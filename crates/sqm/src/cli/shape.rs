@@ -17,6 +17,7 @@ use sqm_kernel::verify::Comparison;
 use sqm_kernel::{Difference, capability, foreign, observe};
 use sqm_plan::plan::Plan;
 
+use super::completion;
 use super::config::Which;
 use super::confirm::Trial;
 use super::duration;
@@ -72,7 +73,7 @@ pub(crate) struct Stop {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only these interfaces [default: all that are shaped].
-    #[arg(value_name = "INTERFACE", value_hint = clap::ValueHint::Other)]
+    #[arg(value_name = "INTERFACE", add = completion::interfaces())]
     interfaces: Vec<String>,
     /// Print the result as JSON.
     #[arg(long)]

@@ -10,8 +10,8 @@ use sqm_measure::client::Target;
 use sqm_measure::plot::{self, Plot, Run, Sheet};
 use sqm_measure::protocol::DEFAULT_PORT;
 
-use super::duration;
 use super::test::read_secret;
+use super::{completion, duration};
 use crate::json;
 use sqm_process::failure::Failure;
 use sqm_tune::{Report, Results, Server};
@@ -43,9 +43,10 @@ Exit codes: 0 rates were found, 1 no rates were found (the previous shaping is r
 pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`, or with --rpm of any server of that protocol; or the URL of
     /// such a server's configuration; or the URL of a file so large that the line needs 15 s or more for it
-    #[arg(value_name = "SERVER", required_unless_present_any = ["server", "replay", "dry_run"])]
+    #[arg(value_name = "SERVER")]
     host: Option<String>,
     /// The interface to tune, if the configuration has several
+    #[arg(add = completion::interfaces())]
     interface: Option<String>,
     /// SERVER as an option, so that INTERFACE can be given alone
     #[arg(long, value_name = "SERVER")]
@@ -137,9 +138,9 @@ impl Args {
                 "--dry-run was removed: without --write, tune restores the previous shaping anyway"
             )));
         }
-        capability::require_privileges("sqm tune")?;
         let (place, interface) = self.places()?;
         self.check_options(place)?;
+        capability::require_privileges("sqm tune")?;
         let (place, interface) = (place.to_owned(), interface.map(str::to_owned));
         let options = sqm_tune::Options {
             config: self.config.clone(),
@@ -181,6 +182,10 @@ impl Args {
         match (&self.server, &self.host, &self.interface) {
             (None, Some(server), interface) => Ok((server, interface.as_deref())),
             (Some(server), interface, None) => Ok((server, interface.as_deref())),
+            (None, None, _) => Err(Failure::Usage(anyhow!(
+                "no server to measure with: name a machine beyond the line that runs 'sqm serve' (sqm tune HOST), the URL of a \
+                 large file (sqm tune URL), or a responsiveness server (sqm tune --rpm HOST)"
+            ))),
             _ => Err(Failure::Usage(anyhow!(
                 "name one server, as the first argument or with --server"
             ))),
