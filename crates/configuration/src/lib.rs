@@ -22,5 +22,5 @@ pub mod watchdog;
 pub use draft::{Draft, EditError};
 pub use file::{MAX_BYTES, put_back, read, read_if_there, replace, write};
 pub use parsed::{Invalid, Parsed, parse_and_plan};
-pub use partial::{LeftOut, Partial, plan_the_rest};
+pub use partial::{LeftOut, Partial, plan_the_rest, plan_what_can_be_read};
 pub use saved_text::{Damaged, SavedText};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sqm_kernel::netlink::link::Link;
 use sqm_plan::diagnostic::Diagnostic;
+use sqm_plan::uci::without_errors;
 use sqm_plan::{Loaded, OptionValue};
 
 use crate::{Draft, Invalid, Parsed, parse_and_plan};
@@ -18,6 +19,8 @@ pub struct Partial {
     pub loaded: Loaded,
     /// The sections in error, in the order of the text.
     pub left_out: Vec<LeftOut>,
+    /// The errors of lines that are not UCI, and that were left out.
+    pub left_out_lines: Vec<Diagnostic>,
 }
 
 /// A section in error.
@@ -55,6 +58,7 @@ pub fn plan_the_rest(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Parti
                     parsed,
                     loaded,
                     left_out: left_out.into_iter().map(|(_, left_out)| left_out).collect(),
+                    left_out_lines: Vec::new(),
                 });
             }
             Ok(_) => return Err(all().err().unwrap_or(Invalid(Vec::new()))),
@@ -82,6 +86,27 @@ pub fn plan_the_rest(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Parti
             left_out.push((section, LeftOut { interface, errors }));
         }
         rest = draft.finish();
+    }
+}
+
+/// Like [`plan_the_rest`], but lines that are not UCI are left out as well if any section is left to shape, as OpenWrt's scripts
+/// do at boot (`uci -S`).
+///
+/// # Errors
+/// All errors of the text, if no section is left.
+pub fn plan_what_can_be_read(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Partial, Invalid> {
+    let Err(invalid) = Parsed::of(text.clone(), file) else {
+        return plan_the_rest(text, file, links);
+    };
+    let Ok((rest, _)) = without_errors(&text) else {
+        return Err(invalid);
+    };
+    match plan_the_rest(rest, file, links) {
+        Ok(partial) if !partial.loaded.plans.is_empty() => Ok(Partial {
+            left_out_lines: invalid.0,
+            ..partial
+        }),
+        _ => Err(invalid),
     }
 }
 
@@ -123,6 +148,35 @@ mod tests {
         let twice = format!("{}{}", section("eth0", ""), section("eth0", ""));
         let partial = plan(&twice).unwrap();
         assert_eq!((interfaces(&partial), partial.left_out.len()), (vec!["eth0"], 1));
+    }
+
+    #[test]
+    fn at_boot_a_line_that_is_not_uci_costs_its_line() {
+        let read = |text: &str| plan_what_can_be_read(text.as_bytes().to_vec(), Path::new("sqm"), &[]);
+        let text = format!(
+            "{}\toptoin tcMPU '64'\n{}",
+            section("eth0", ""),
+            section("eth2", "")
+        );
+        let partial = read(&text).unwrap();
+        assert_eq!(interfaces(&partial), ["eth0", "eth2"]);
+        let lines: Vec<String> = partial.left_out_lines.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["sqm:7: unknown keyword 'optoin'; did you mean 'option'?"]);
+        // By hand the file is refused as a whole.
+        assert!(plan(&text).is_err());
+        // A line that a section cannot do without costs the section.
+        let partial =
+            read(&text.replacen("option download '20000'", "option download 20000 kbit", 1)).unwrap();
+        assert_eq!((interfaces(&partial), partial.left_out.len()), (vec!["eth2"], 1));
+        // With no section left, nothing is planned.
+        assert!(
+            read(&format!(
+                "{}\"",
+                section("eth0", "").replace("option enabled", "optoin enabled")
+            ))
+            .is_err()
+        );
+        assert_eq!(read(&section("eth0", "")).unwrap().left_out_lines, []);
     }
 
     #[test]

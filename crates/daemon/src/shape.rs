@@ -25,7 +25,9 @@ use super::reconciler::{ConfiguredInterface, Outcome, Request};
 use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
 use sqm_configuration::rate_override::RateOverride;
-use sqm_configuration::{Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest};
+use sqm_configuration::{
+    Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest, plan_what_can_be_read,
+};
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -225,17 +227,26 @@ impl Shaper {
         Ok(())
     }
 
-    /// Reads the configuration file. Sections in error are left out if any other section is enabled.
+    /// Reads the configuration file. Sections in error are left out if any other section is enabled. As long as nothing is
+    /// configured, at boot, lines that are not UCI are left out as well; later such a file leaves the configuration as it was.
     pub(super) fn read_candidate(&mut self) -> Result<Candidate, LoadError> {
         let text = sqm_configuration::read(&self.file)?;
         let links = self.links()?;
+        let read = match self.configuration.settings.is_empty() {
+            true => plan_what_can_be_read,
+            false => plan_the_rest,
+        };
         let Partial {
             parsed,
             loaded,
             left_out,
-        } = plan_the_rest(text, &self.file, &links)?;
+            left_out_lines,
+        } = read(text, &self.file, &links)?;
         let mut interfaces: Vec<_> = loaded.plans.iter().map(ConfiguredInterface::of_plan).collect();
         let mut configuration = Configuration::of(parsed, loaded);
+        let lines = left_out_lines.iter();
+        let lines = lines.map(|error| format!("a line is not in force: {error}"));
+        configuration.warnings.extend(lines);
         for section in left_out {
             configuration.leave_out(&section, &mut interfaces);
         }

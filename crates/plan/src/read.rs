@@ -467,11 +467,12 @@ impl<'a, 'r> Reader<'a, 'r> {
 
     fn link(&mut self) -> Link {
         let preset = self.given(&options::LINK, options::preset);
+        // OpenWrt's page adds 'none' whenever it saves a section that has no link layer.
+        let layer = self.given(&options::LINK_LAYER, options::link_layer);
+        let layer = layer.filter(|layer| preset.is_none() || *layer != LinkLayer::None);
         Link {
             preset,
-            layer: self
-                .given(&options::LINK_LAYER, options::link_layer)
-                .unwrap_or_else(|| preset.map_or(LinkLayer::None, |preset| preset.layer)),
+            layer: layer.unwrap_or_else(|| preset.map_or(LinkLayer::None, |preset| preset.layer)),
             overhead: self
                 .given_number(&options::OVERHEAD)
                 .unwrap_or_else(|| preset.map_or(0, |preset| preset.overhead)),

@@ -154,10 +154,10 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
     if link.layer == LinkLayer::None {
         return true;
     }
-    if link.preset.is_some() {
+    if let Some(preset) = link.preset {
+        let (name, is_same) = (preset.name, preset.layer == link.layer);
         for option in ["linklayer", "overhead", "tcMPU"] {
-            if settings.gives(option) {
-                let name = link.preset.map_or("", |preset| preset.name);
+            if settings.gives(option) && !(option == "linklayer" && is_same) {
                 say(
                     option,
                     format!("overrides the value of option link '{name}'"),

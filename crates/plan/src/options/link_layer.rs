@@ -44,12 +44,7 @@ pub(crate) static LINK: OptionInfo = link_option(
         .iter()
         .map(|preset| (preset.name, preset.about))
         .collect()
-})
-.ignored(&[Ignored {
-    when: NO_LINK_LAYER.0,
-    reason: "linklayer is 'none', which counts nothing of it; remove option linklayer to count what the line adds",
-    applies: |case| case.settings.link.layer == LinkLayer::None && case.is_given(),
-}]);
+});
 
 pub(crate) static LINK_LAYER: OptionInfo = link_option(
     "linklayer",
@@ -59,6 +54,14 @@ pub(crate) static LINK_LAYER: OptionInfo = link_option(
     "How the line carries packets, whole or in cells. The kind of line above sets it.",
 )
 .words(|| words(&LINK_LAYERS))
+.ignored(&[Ignored {
+    when: "`link` gives the same, or it is 'none' beside `link`",
+    reason: "option link gives the link layer, and 'none', which OpenWrt's page adds when it saves a section, does not undo it",
+    applies: |case| {
+        let link = &case.settings.link;
+        case.is_given() && link.preset.is_some_and(|preset| preset.layer == link.layer)
+    },
+}])
 .otherwise(BY_LINK)
 .variables(&["LINKLAYER"]);
 

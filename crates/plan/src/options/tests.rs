@@ -158,7 +158,7 @@ fn values_that_forms_offer_are_accepted_and_values_beyond_are_not() {
 }
 
 #[test]
-fn with_linklayer_none_only_options_that_are_given_are_reported_as_ignored() {
+fn linklayer_none_is_ignored_beside_link_and_ignores_a_bare_overhead() {
     let warned = |more: &str| -> Vec<String> {
         let text = format!(
             "config queue\n option enabled 1\n option interface eth0\n option download 50mbit\n option upload 5mbit\n \
@@ -169,13 +169,13 @@ fn with_linklayer_none_only_options_that_are_given_are_reported_as_ignored() {
         warnings.filter_map(|warning| warning.option).collect()
     };
     assert_eq!(warned(""), Vec::<String>::new());
-    assert_eq!(warned("option link docsis\n"), ["link"]);
+    assert_eq!(warned("option link docsis\n"), ["linklayer"]);
     assert_eq!(
         warned("option overhead 18\n option tcMPU 64\n"),
         ["overhead", "tcMPU"]
     );
     assert_eq!(
         warned("option link docsis\n option overhead 44\n"),
-        ["link", "overhead"]
+        ["linklayer", "overhead"]
     );
 }

@@ -106,6 +106,50 @@ fn options_behind_an_unticked_box_of_openwrts_form_apply_with_a_warning() {
     assert!(told.iter().all(|warning| !warning.contains("hides")), "{told:?}");
 }
 
+/// A section as OpenWrt's page saves it untouched: the page adds these options where a section has none of that name.
+fn saved_by_luci(options: &[&'static str]) -> Vec<&'static str> {
+    let mut saved = options.to_vec();
+    for added in ["qdisc cake", "linklayer none", "verbosity 5", "debug_logging 0"] {
+        let name = added.split(' ').next();
+        if options.iter().all(|option| option.split(' ').next() != name) {
+            saved.push(added);
+        }
+    }
+    saved
+}
+
+#[test]
+fn a_section_that_openwrts_page_saves_untouched_is_planned_as_before() {
+    let sections: [&[&str]; 9] = [
+        &["download 85mbit", "upload 10mbit", "link docsis"],
+        &["download 85000", "upload 10000", "link vdsl2-pppoe"],
+        &["link docsis", "overhead 40"],
+        &["link docsis", "linklayer atm"],
+        &["script piece_of_cake.qos"],
+        &["script layer_cake.qos", "link docsis", "cake_rtt 50ms"],
+        &["script simple.qos", "qdisc fq_codel", "link docsis"],
+        &[
+            "script simplest.qos",
+            "qdisc fq_codel",
+            "linklayer ethernet",
+            "overhead 22",
+        ],
+        &["script simplest_tbf.qos", "qdisc fq_codel"],
+    ];
+    for options in sections {
+        let plans = |options: &[&str]| format!("{:#?}", loaded(&section(options)).plans);
+        assert_eq!(plans(&saved_by_luci(options)), plans(options), "{options:?}");
+    }
+    let told = warnings(&["link docsis", "linklayer none"]);
+    assert_eq!(
+        told,
+        [
+            "sqm:8: option 'linklayer': ignored: option link gives the link layer, and 'none', which OpenWrt's page adds when it \
+          saves a section, does not undo it"
+        ]
+    );
+}
+
 #[test]
 fn an_unknown_option_is_reported_on_its_own_line_and_the_line_is_shaped() {
     for (option, meant) in [
