@@ -238,6 +238,58 @@ fn pictures_come_as_png_too() {
 }
 
 #[test]
+fn one_picture_has_the_name_that_svg_and_png_give_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (deep, ping) = (file("rrul_be-deep"), file("ping"));
+    let (svg, png) = (at("a.svg"), at("b.png"));
+    let output = compare(&[&deep, &ping, "--plot", "ping_cdf", "--svg", &svg, "--png", &png]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
+    assert!(png_size(&std::fs::read(&png).unwrap()).0 > 1000);
+    let only = at("only.png");
+    assert!(
+        compare(&[&deep, "--plot", "all_scaled", "--png", &only])
+            .status
+            .success()
+    );
+    let mut names: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["a.svg", "b.png", "only.png"]);
+    // Several pictures have no place in one file, and a picture has no place in a test.
+    for (words, why) in [
+        (
+            vec![&*deep, &*ping, "--plot", "all_scaled", "--svg", &*svg],
+            "these are 2",
+        ),
+        (
+            vec![&*deep, "--plot", "all", "--png", &*png],
+            "a file takes one picture",
+        ),
+        (
+            vec![&*deep, "--plot", "ping_cdf", "--out", "x", "--png", &*png],
+            "--out has no effect",
+        ),
+        (
+            vec!["--plot", "ping_cdf", "--png", &*deep, &*ping],
+            "the name of a PNG file",
+        ),
+        (
+            vec![&*deep, "--plot", "ping_cdf", "--out", "x", "--svg", &*svg],
+            "cannot be used with",
+        ),
+    ] {
+        let output = compare(&words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn an_unreadable_file_is_named_and_ends_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();
     let broken = dir.path().join("broken.flent.gz");

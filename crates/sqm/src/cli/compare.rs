@@ -30,7 +30,8 @@ use sqm_process::output_file;
   sqm compare after.flent.gz before.flent.gz --base before.flent.gz    differences from a test that is not the first
   sqm compare *.flent.gz --html report.html                one page with everything in it
   sqm compare *.flent.gz --plot box_combine,ping_cdf       box_combine.svg, ping_cdf.svg
-  sqm compare a.flent.gz --plot all --png --out pictures   every picture, as PNG too
+  sqm compare *.flent.gz --plot ping_cdf --svg cdf.svg     one picture, in that file
+  sqm compare a.flent.gz --plot all --out pictures --png   every picture in a folder, as PNG too
   sqm compare *.flent.gz --json | jq '.runs[].summary'
   sqm compare rates.csv --plot autorate,autorate_cdf --png rate, load and delay over time, and their distribution
   sqm compare cake-autorate.primary.log rates.csv          cake-autorate before, sqm after
@@ -44,15 +45,19 @@ pub(crate) struct Args {
     /// The test with which the others are compared, by its title or its file [default: the first]
     #[arg(long, value_name = "TEST")]
     base: Option<String>,
-    /// Pictures to draw; each file is named after its picture
+    /// Pictures to draw. Without --svg and --png FILE each is a file in the folder of --out that is named after its picture
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KINDS")]
     plot: Vec<Kind>,
-    /// Folder for the pictures
-    #[arg(long, default_value = ".", value_name = "DIR", requires = "plot")]
-    out: PathBuf,
-    /// Draw the pictures as PNG, too, in twice the size for sharp print
-    #[arg(long, requires = "plot")]
-    png: bool,
+    /// Folder for the pictures [default: this folder]
+    #[arg(long, value_name = "DIR", requires = "plot")]
+    out: Option<PathBuf>,
+    /// Draw the one picture of --plot into this file
+    #[arg(long, value_name = "FILE", requires = "plot", conflicts_with = "out")]
+    svg: Option<PathBuf>,
+    /// Draw the one picture of --plot into this file as PNG, in twice the size for sharp print. Without FILE, behind all other
+    /// words: draw every picture in the folder as PNG, too
+    #[arg(long, value_name = "FILE", num_args = 0..=1, requires = "plot")]
+    png: Option<Option<PathBuf>>,
     /// Draw the pictures 300 pixels wide, for a phone, with their labels above the panels. Not those of autorate's logs
     #[arg(long, requires = "plot")]
     narrow: bool,
@@ -121,6 +126,15 @@ impl Kind {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if let Some(Some(file)) = &self.png
+            && file.extension().is_none_or(|ending| ending != "png")
+        {
+            return Err(Failure::Usage(anyhow::anyhow!(
+                "--png takes the name of a PNG file, and '{0}' is none: for every picture of --out as PNG write --png behind \
+                 {0}",
+                file.display()
+            )));
+        }
         let (logs, files): (Vec<PathBuf>, Vec<PathBuf>) = self
             .files
             .iter()
@@ -207,13 +221,18 @@ impl Args {
         if self.plot.is_empty() {
             return Ok(());
         }
-        std::fs::create_dir_all(&self.out)
-            .with_context(|| format!("cannot make the folder {}", self.out.display()))?;
         let kinds = self.plot.iter();
         let mut pictures: Vec<Picture> = kinds
             .flat_map(|kind| kind.pictures(!runs.is_empty(), !logs.is_empty()))
             .collect();
         pictures.dedup();
+        if self.has_file() {
+            self.check_one(&pictures, runs.len(), logs.len())?;
+        } else {
+            let folder = self.folder();
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
         let sheet = if self.narrow { Sheet::Narrow } else { Sheet::Wide };
         for picture in pictures {
             match picture {
@@ -230,6 +249,35 @@ impl Args {
         Ok(())
     }
 
+    /// True if a file is named for the one picture.
+    const fn has_file(&self) -> bool {
+        self.svg.is_some() || matches!(self.png, Some(Some(_)))
+    }
+
+    /// The folder for the pictures.
+    fn folder(&self) -> &Path {
+        self.out.as_deref().unwrap_or_else(|| Path::new("."))
+    }
+
+    /// Refuses several pictures for one file, and a folder beside it.
+    fn check_one(&self, pictures: &[Picture], tests: usize, logs: usize) -> Result<(), Failure> {
+        let count = |picture: &Picture| match picture {
+            Picture::Tests(plot) if plot.is_of_one() => tests.max(1),
+            Picture::EachLog => logs.max(1),
+            Picture::Tests(_) | Picture::AllLogs => 1,
+        };
+        match pictures.iter().map(count).sum::<usize>() {
+            1 if self.out.is_none() => Ok(()),
+            1 => Err(Failure::Usage(anyhow::anyhow!(
+                "--png FILE is drawn into that file, and --out has no effect: leave one of them out"
+            ))),
+            several => Err(Failure::Usage(anyhow::anyhow!(
+                "a file takes one picture, and these are {several}: name a folder with --out, and leave out --svg and the file \
+                     of --png"
+            ))),
+        }
+    }
+
     /// Saves a picture of each item. The file names have numbers only if there are several items.
     fn save_each<T>(&self, name: &str, of: &[T], draw: impl Fn(&T) -> Option<String>) -> Result<(), Failure> {
         match of {
@@ -243,14 +291,24 @@ impl Args {
 
     fn save(&self, name: &str, picture: Option<String>) -> Result<(), Failure> {
         let Some(picture) = picture else {
-            errln!("sqm: warning: no picture {name}: the files have no data for it");
+            let why = format!("no picture {name}: the files have no data for it");
+            if self.has_file() {
+                return Err(Failure::Failed(anyhow::anyhow!(why)));
+            }
+            errln!("sqm: warning: {why}");
             return Ok(());
         };
-        let path = self.out.join(format!("{name}.svg"));
-        output_file::write(&path, &picture)?;
-        if self.png {
-            let path = path.with_extension("png");
+        let of_name = |ending: &str| self.folder().join(format!("{name}.{ending}"));
+        let svg = match self.has_file() {
+            true => self.svg.clone(),
+            false => Some(of_name("svg")),
+        };
+        if let Some(path) = svg {
+            output_file::write(&path, &picture)?;
+        }
+        if let Some(file) = &self.png {
             let bytes = crate::png::render(&picture)?;
+            let path = file.clone().unwrap_or_else(|| of_name("png"));
             output_file::write(&path, bytes)?;
         }
         Ok(())

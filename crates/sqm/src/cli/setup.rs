@@ -8,6 +8,10 @@ mod counting;
 mod document;
 mod found;
 mod kind;
+#[cfg(feature = "full")]
+mod page;
+#[cfg(not(feature = "full"))]
+#[path = "setup/without_page.rs"]
 mod page;
 mod questions;
 mod rates;
