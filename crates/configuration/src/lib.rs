@@ -17,6 +17,7 @@ mod partial;
 pub mod rate_override;
 pub mod revision;
 mod saved_text;
+pub mod staged;
 pub mod watchdog;
 
 pub use draft::{Draft, EditError};

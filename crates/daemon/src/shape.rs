@@ -26,7 +26,7 @@ use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
 use sqm_configuration::rate_override::RateOverride;
 use sqm_configuration::{
-    Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest, plan_what_can_be_read,
+    Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest, plan_what_can_be_read, staged,
 };
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
@@ -230,7 +230,7 @@ impl Shaper {
     /// Reads the configuration file. Sections in error are left out if any other section is enabled. As long as nothing is
     /// configured, at boot, lines that are not UCI are left out as well; later such a file leaves the configuration as it was.
     pub(super) fn read_candidate(&mut self) -> Result<Candidate, LoadError> {
-        let text = sqm_configuration::read(&self.file)?;
+        let (text, staged) = staged::counted(&self.file, sqm_configuration::read(&self.file)?);
         let links = self.links()?;
         let read = match self.configuration.settings.is_empty() {
             true => plan_what_can_be_read,
@@ -246,7 +246,7 @@ impl Shaper {
         let mut configuration = Configuration::of(parsed, loaded);
         let lines = left_out_lines.iter();
         let lines = lines.map(|error| format!("a line is not in force: {error}"));
-        configuration.warnings.extend(lines);
+        configuration.warnings.extend(staged.into_iter().chain(lines));
         for section in left_out {
             configuration.leave_out(&section, &mut interfaces);
         }
@@ -501,7 +501,9 @@ impl Shaper {
     /// Makes another text the daemon's configuration, if it has no errors and `in_force` confirms that it is in force. Tries the
     /// text that another program has applied, then the file.
     fn adopt(&mut self, links: &[Link], in_force: impl Fn(&mut Self, &Loaded) -> bool) -> bool {
-        let texts = [self.applied.clone(), sqm_configuration::read(&self.file).ok()];
+        let file = sqm_configuration::read(&self.file).ok();
+        let file = file.map(|text| staged::counted(&self.file, text).0);
+        let texts = [self.applied.clone(), file];
         texts
             .into_iter()
             .flatten()

@@ -12,6 +12,7 @@ use sqm_plan::plan::Plan;
 
 use super::completion;
 use sqm_configuration::load::{parse, parse_in_force, read};
+use sqm_configuration::staged;
 use sqm_process::failure::Failure;
 
 /// Which sections of which file.
@@ -31,9 +32,11 @@ impl Which {
         self.plans_of(&self.text()?, links)
     }
 
-    /// The file's text.
+    /// The file's text, with changes that OpenWrt's `uci` has staged, which are reported.
     pub(super) fn text(&self) -> Result<Vec<u8>, Failure> {
-        read(&self.config)
+        let (text, report) = staged::counted(&self.config, read(&self.config)?);
+        report.iter().for_each(|line| errln!("warning: {line}"));
+        Ok(text)
     }
 
     /// Like [`Self::plans`], for a text that the caller has read.
@@ -82,7 +85,7 @@ impl Which {
         links: &[Link],
         records: &Path,
     ) -> Result<(Vec<Plan>, RateOverrides), Failure> {
-        let text = read(&self.config)?;
+        let (text, _) = staged::counted(&self.config, read(&self.config)?);
         let (loaded, held) = parse_in_force(&text, &self.config, socket, links, records)?;
         Ok((self.narrow(loaded.plans)?, held))
     }
