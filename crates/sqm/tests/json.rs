@@ -177,7 +177,7 @@ fn document(folder: &Path, command: &str) -> Value {
         .unwrap_or_else(|error| panic!("{command}: {error}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What setup would write for a device that leads to another machine.
+/// The document of a dry run of setup for a device that leads to another machine.
 fn planned_setup(folder: &Path) -> Value {
     let setup = format!(
         "ip link add d0 type veth peer name d1 && exec {} setup --dry-run --json --config config --interface d0 --link vdsl2 \

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::found::Measured;
 use super::tested::Graded;
 
-/// What setup has done, or would do with `--dry-run`.
+/// The result of setup; with `--dry-run`, the result that it would have.
 #[derive(Serialize)]
 pub(super) struct SetUp<'a> {
     pub(super) file: String,
