@@ -55,7 +55,7 @@ async function measure(page, name) {
     await page.locator('summary', { hasText: 'Advanced' }).click();
     await page.getByLabel('Duration, seconds').fill('6');
     await page.getByRole('button', { name: 'Start' }).click();
-    await page.getByText(/Running: \d+ of \d+ seconds · under load/).waitFor({ timeout: TEST_MS });
+    await page.getByText(/Running: \d+ of \d+ seconds · loading/).waitFor({ timeout: TEST_MS });
     await page.getByText('Under load', { exact: true }).waitFor({ timeout: TEST_MS });
     const loaded = page.locator('.figures > div', { hasText: 'Under load' }).locator('dd').first();
     assert.ok(Number.parseFloat(await loaded.innerText()) > 0, name);

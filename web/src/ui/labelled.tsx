@@ -116,7 +116,7 @@ function Help({ fieldId, text }: { fieldId: string; text: string }) {
 }
 
 /** The longest text of a choice that a phone shows whole, characters. Measured at 390 px. */
-const FITS_PHONE = 26;
+const FITS_PHONE = 32;
 
 /** The whole text of the chosen choice below its list, where a narrow window cuts it off. */
 export function WholeChoice({ text }: { text: string }) {
