@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::cli::completion;
 use crate::cli::dscp::parse_dscp;
 use crate::cli::duration;
 use anyhow::Context as _;
@@ -71,7 +72,7 @@ pub(crate) struct Args {
     host: Vec<String>,
     /// Test twice: while the daemon pauses the shaping of this interface, and then with the shaping. Prints both grades side by
     /// side; files get -without and -with in their names. Ctrl-C leaves the interface shaped
-    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"], value_hint = clap::ValueHint::Other)]
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"], add = completion::interfaces())]
     without_and_with: Option<String>,
     /// With --without-and-with: the folder with the daemon's socket
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = sqm_kernel::state::DIRECTORY)]

@@ -109,14 +109,15 @@ fn side_by_side(without: &TestResult, with: &TestResult) -> String {
         verdict
             .grade
             .as_ref()
-            .map_or("-".to_owned(), |grade| grade.letter.clone())
+            .map_or_else(|| "-".to_owned(), |grade| grade.letter.clone())
     };
     let added = |verdict: &Verdict| match &verdict.grade {
         Some(grade) => format!("{:+.1}", grade.added_ms),
         None => "-".to_owned(),
     };
-    let figure =
-        |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    let figure = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
     let rows = [
         ("grade", verdicts.each_ref().map(letter), ""),
         ("added by load", verdicts.each_ref().map(added), "ms, median"),
