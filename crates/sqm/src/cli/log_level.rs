@@ -8,17 +8,21 @@ pub(crate) struct LogArgs {
     /// The least important entries that are logged, to the journal under systemd, else to standard error
     #[arg(long, value_name = "LEVEL", env = "SQM_LOG_LEVEL", default_value = "info")]
     log_level: LogLevel,
+    /// Write the log to the system log (/dev/log) with each entry's level, as OpenWrt's logread shows it
+    #[arg(long)]
+    syslog: bool,
 }
 
 impl LogArgs {
     /// Starts the log of this process.
     pub(crate) fn start(&self) {
-        logging::start(match self.log_level {
+        let least = match self.log_level {
             LogLevel::Error => Level::ERROR,
             LogLevel::Warning => Level::WARN,
             LogLevel::Info => Level::INFO,
             LogLevel::Debug => Level::DEBUG,
-        });
+        };
+        logging::start(least, self.syslog);
     }
 }
 
