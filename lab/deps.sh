@@ -1,14 +1,15 @@
 #!/bin/sh
 # Installs missing Debian packages, and names them first.
-# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | deb
+# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | router | rust | deb
 # (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build the
-# page; browser: to test it; tarball: to build the static program; deb: to test the Debian package)
+# page; browser: to test it; tarball: to build the static program; router: to build
+# the program for routers; rust: for make check-32-bit without rustup; deb: to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
 case "${1:-}" in
     run) ;;
-    build) packages="$packages linux-source-6.1 make flex bison bc xz-utils systemd util-linux ppp pppoe procps irtt" ;;
+    build) packages="$packages python3 linux-source-6.1 make flex bison bc xz-utils systemd util-linux ppp pppoe procps irtt" ;;
     flent) packages="python3 python3-venv" ;;
     fuzz) packages="g++" ;;
     web)
@@ -18,8 +19,10 @@ case "${1:-}" in
         ;;
     browser) packages="chromium" ;;
     tarball) packages="musl-tools file binutils" ;;
+    rust) packages="rustc-web cargo-web rust-web-src" ;;
+    router) packages="xz-utils python3 python3-venv musl-tools" ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|deb" >&2; exit 2 ;;
+    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|rust|deb" >&2; exit 2 ;;
 esac
 
 missing=

@@ -79,6 +79,15 @@ fn the_scripts_are_valid_shell() {
         "openwrt/sqm.init",
         "openwrt/sqm-web.init",
         "openwrt/sqm.hotplug",
+        "openwrt/sqm.uci-defaults",
+        "openwrt/postinst",
+        "openwrt/prerm",
+        "openwrt/build-router.sh",
+        "openwrt/check-32-bit.sh",
+        "openwrt/lib/run.sh",
+        "openwrt/lib/start-sqm",
+        "openwrt/lib/stop-sqm",
+        "openwrt/lib/update-available-qdiscs",
     ] {
         let output = run("sh", &["-n", packaging(script).to_str().unwrap()]);
         let said = String::from_utf8_lossy(&output.stderr);
