@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball
+.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball router check-32-bit
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -17,7 +17,7 @@ check: lint
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 # The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most one processor.
 test: export CARGO_INCREMENTAL = 0
-test: lint lab-kernel flent web browser
+test: lint check-32-bit lab-kernel flent web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
 	$(MAKE) --keep-going --jobs=3 lab-suites page-suites other-suites page-lab-suites
@@ -107,6 +107,15 @@ tarball: web
 	rustup target add $$(uname -m)-unknown-linux-musl
 	cargo build --release --bin sqm --target $$(uname -m)-unknown-linux-musl
 	packaging/tarball/build.sh $${CARGO_TARGET_DIR:-target}/$$(uname -m)-unknown-linux-musl/release/sqm tarball-out
+
+# The program for a router, static and optimised for size, in target/openwrt/: `make router TARGET=mipsel-unknown-linux-musl`.
+router:
+	lab/deps.sh router
+	packaging/openwrt/build-router.sh $(TARGET)
+
+# Every crate of the router's program compiles for 32 bits without 64-bit atomics.
+check-32-bit:
+	packaging/openwrt/check-32-bit.sh
 
 # The stripped sizes of the whole program and of one without the feature `full`, which only shapes (target/shape).
 size: web

@@ -22,6 +22,7 @@ mod sd_notify;
 mod shape;
 mod shared;
 mod status;
+#[cfg_attr(not(feature = "full"), path = "no_tune_job.rs")]
 mod tune_job;
 mod unconfirmed_change;
 mod waker;

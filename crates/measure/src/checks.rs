@@ -5,6 +5,10 @@
 
 mod run;
 mod samples;
+#[cfg(feature = "full")]
+mod short_files;
 
-pub(crate) use run::{run_findings, short_files};
+pub(crate) use run::run_findings;
 pub(crate) use samples::findings;
+#[cfg(feature = "full")]
+pub(crate) use short_files::short_files;

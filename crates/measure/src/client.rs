@@ -9,6 +9,7 @@ mod outcome;
 mod running;
 mod timing;
 mod types;
+#[cfg(feature = "full")]
 pub mod web;
 
 use std::time::SystemTime;

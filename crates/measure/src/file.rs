@@ -1,31 +1,28 @@
 //! Result files on disk: which format they have, their compression, and limits for what is read.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
-use flate2::Compression;
-use flate2::bufread::GzDecoder;
-use flate2::write::GzEncoder;
-
+use crate::Error;
 use crate::result::TestResult;
 use crate::room::Room;
-use crate::{Error, flent};
+#[cfg(not(feature = "full"))]
+use no_flent as flent_file;
+
+#[cfg(feature = "full")]
+mod flent_file;
+#[cfg(not(feature = "full"))]
+mod no_flent;
 
 /// The longest text that is read, in bytes. A test of one hour with eight flows and four series of probes has less. A small compressed
 /// file can expand to any size, so that there must be a limit.
 const MAX_TEXT: usize = 96 << 20;
-/// The most that is read of a compressed file, in bytes: gzip makes incompressible data longer, but by less than the added 1 MiB.
-const MAX_PACKED: u64 = MAX_TEXT as u64 + (1 << 20);
-/// The largest number of gzip members in one file (RFC 1952, section 2.2). Each member takes time, even an empty one. A choice.
-const MAX_MEMBERS: usize = 1000;
 /// The longest quoted string in the text, in bytes. A choice.
 const MAX_QUOTED: usize = 1 << 20;
 /// Permissions of a new result file: everybody may read it.
 const READABLE: u32 = 0o644;
 /// The first bytes of a gzip member.
-pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
-
 impl TestResult {
     /// Reads a result file, ours or Flent's, compressed or not.
     pub fn load(path: &Path) -> Result<Self, Error> {
@@ -48,7 +45,7 @@ impl TestResult {
 
     fn from_text(text: &str, room: &Room) -> Result<Self, String> {
         let result = if is_flent(text) {
-            flent::from_json_within(text, room)
+            flent_file::parse(text, room)
         } else {
             Self::from_json_within(text, room)
         }?;
@@ -88,7 +85,7 @@ fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
         reason,
     };
     let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
-        pack(&flent::to_json(result)).map_err(error)?
+        flent_file::pack(result).map_err(error)?
     } else {
         (result.to_json() + "\n").into_bytes()
     };
@@ -98,11 +95,8 @@ fn write(path: &Path, result: &TestResult) -> Result<(), Error> {
     })
 }
 
-fn pack(text: &str) -> io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(text.as_bytes())?;
-    encoder.finish()
-}
+/// How a file begins that is compressed with gzip (RFC 1952, section 2.3.1).
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file, within the limits of this module.
 pub(crate) fn unpack(mut source: impl Read) -> io::Result<String> {
@@ -112,7 +106,7 @@ pub(crate) fn unpack(mut source: impl Read) -> io::Result<String> {
     let whole = io::Cursor::new(head).chain(source);
     let mut text = Text::default();
     if compressed {
-        text.read_packed(whole)?;
+        flent_file::unpack(&mut text, whole)?;
     } else {
         text.read(whole)?;
     }
@@ -137,24 +131,6 @@ struct Text {
 }
 
 impl Text {
-    fn read_packed(&mut self, source: impl Read) -> io::Result<()> {
-        let mut packed = BufReader::new(source.take(MAX_PACKED));
-        for _ in 0..MAX_MEMBERS {
-            let member = self.read(GzDecoder::new(&mut packed));
-            if packed.get_ref().limit() == 0 {
-                let most = MAX_PACKED >> 20;
-                return Err(invalid(format!("it is compressed and longer than {most} MiB")));
-            }
-            member?;
-            if packed.fill_buf()?.is_empty() {
-                return Ok(());
-            }
-        }
-        Err(invalid(format!(
-            "it is made of more than {MAX_MEMBERS} gzip members"
-        )))
-    }
-
     fn read(&mut self, mut source: impl Read) -> io::Result<()> {
         let mut chunk = vec![0; 64 << 10];
         loop {
@@ -229,61 +205,5 @@ mod tests {
         let text = r#"{"a":[NaN,-Infinity,Infinity,1],"b":"NaN \" NaN","é":"\\","c":NaN}"#;
         let plain = r#"{"a":[null,null,null,1],"b":"NaN \" NaN","é":"\\","c":null}"#;
         assert_eq!(unpack(text.as_bytes()).unwrap(), plain);
-    }
-
-    #[test]
-    fn a_small_compressed_file_cannot_expand_without_limit() {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        let zeros = vec![b'0'; 1 << 20];
-        for _ in 0..=(MAX_TEXT >> 20) {
-            encoder.write_all(&zeros).unwrap();
-        }
-        let bomb = encoder.finish().unwrap();
-        assert!(bomb.len() < 1 << 20);
-        let error = unpack(&bomb[..]).unwrap_err().to_string();
-        assert_eq!(error, "it holds more than 96 MiB of text");
-        let quoted = [b"\"".as_slice(), &zeros, &zeros].concat();
-        assert!(
-            unpack(&quoted[..])
-                .unwrap_err()
-                .to_string()
-                .contains("a quoted string")
-        );
-    }
-
-    #[test]
-    fn gzip_members_are_concatenated_and_their_number_is_limited() {
-        let member = |text| pack(text).unwrap();
-        let two = [member("{\"a\":"), member(""), member("1}")].concat();
-        assert_eq!(unpack(&two[..]).unwrap(), "{\"a\":1}");
-        let many = member("").repeat(MAX_MEMBERS + 1);
-        let error = unpack(&many[..]).unwrap_err().to_string();
-        assert_eq!(error, "it is made of more than 1000 gzip members");
-        // Endless empty blocks (RFC 1951, section 3.2.4): the header of a gzip file, then blocks that are not the last.
-        let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-        let mut blocks = [0, 0, 0, 0xff, 0xff].into_iter().cycle();
-        let endless = Endless(&mut blocks);
-        let error = unpack(header.chain(endless)).unwrap_err().to_string();
-        assert_eq!(error, "it is compressed and longer than 97 MiB");
-    }
-
-    struct Endless<'a>(&'a mut dyn Iterator<Item = u8>);
-
-    impl Read for Endless<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            buffer
-                .iter_mut()
-                .zip(&mut self.0)
-                .for_each(|(place, byte)| *place = byte);
-            Ok(buffer.len())
-        }
-    }
-
-    #[test]
-    fn packed_text_unpacks_to_the_same_text() {
-        assert_eq!(unpack(&pack("{\"é\":1}").unwrap()[..]).unwrap(), "{\"é\":1}");
-        assert_eq!(unpack(&b""[..]).unwrap(), "");
-        assert!(unpack(&[0x1f, 0x8b, 0][..]).is_err());
-        assert!(unpack(&[0xff, 0xfe][..]).is_err());
     }
 }

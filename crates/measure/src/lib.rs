@@ -13,13 +13,20 @@
 //! No loop here polls the clock. Every wait is a sleep in the kernel, so that a test also runs in virtual time, in which computing
 //! takes no time.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "full"),
+    allow(dead_code, reason = "parts of calendar and room serve Flent's files alone")
+)]
 
+#[cfg(feature = "full")]
 pub mod autorate_trace;
 mod calendar;
+#[cfg(feature = "full")]
 pub mod chart;
 mod checks;
 pub mod client;
 pub mod clock;
+#[cfg(feature = "full")]
 pub mod compare;
 mod connection;
 pub mod cpu;
@@ -27,30 +34,37 @@ mod datagram;
 mod deadline;
 mod error;
 mod file;
+#[cfg(feature = "full")]
 pub mod flent;
 pub mod foreign;
 pub mod grade;
+#[cfg(feature = "full")]
 mod http;
 pub mod icmp;
 pub mod irtt;
 mod load;
 pub mod overhead_fit;
 pub mod packet_trains;
+#[cfg(feature = "full")]
 pub mod plot;
 mod probe;
 pub mod protocol;
 pub mod reflect;
+#[cfg(feature = "full")]
 pub mod report;
 pub mod result;
 pub mod room;
+#[cfg(feature = "full")]
 pub mod rpm;
 pub mod scenario;
 pub mod secret;
 pub mod server;
 mod socket;
 pub mod stats;
+#[cfg(feature = "full")]
 mod svg;
 pub mod tcp_info;
+#[cfg(feature = "full")]
 pub mod tls;
 
 pub use error::Error;

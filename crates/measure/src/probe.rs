@@ -4,6 +4,7 @@
 //! the timetable.
 
 mod connect;
+#[cfg(feature = "full")]
 mod dns;
 mod icmp;
 mod socket;
@@ -11,17 +12,19 @@ mod udp;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(crate) use connect::Connect;
+#[cfg(feature = "full")]
 pub(crate) use dns::Dns;
 pub(crate) use icmp::Icmp;
 pub(crate) use socket::{Answer, ProbeSocket, Received};
 pub(crate) use udp::Udp;
 
+use portable_atomic::AtomicU64;
 use sqm_core::direction::Direction;
 
 use crate::clock::{Exchange, Offset};

@@ -21,6 +21,7 @@ mod test_result;
 pub use added::AddedLatency;
 pub use finding::{Finding, Severity};
 pub use flow::{Flow, Sample, TcpSample, TcpTotals, Transport};
+#[cfg(feature = "full")]
 pub(crate) use json::MAX_TITLE;
 pub use meta::{Clock, Meta};
 pub use phase_figures::{Delay, PhaseFigures};

@@ -22,6 +22,7 @@ const ICMP_INTERVAL_MS: u64 = 200;
 /// Time between two new connections, milliseconds. A choice: a handshake and its end take five packets.
 const CONNECT_INTERVAL_MS: u64 = 500;
 /// With web servers, a handshake for every this many probes of other kinds, if that is more often than usual. A choice.
+#[cfg(feature = "full")]
 const HANDSHAKE_EVERY: u64 = 5;
 /// Time between two packets of a voice call (G.711), milliseconds.
 const VOIP_INTERVAL_MS: u64 = 20;
@@ -192,6 +193,7 @@ impl Scenario {
     }
 
     /// A test against web servers: HTTP transfers, and the probes that any host may answer.
+    #[cfg(feature = "full")]
     pub(crate) fn of_urls(down: u32, up: u32, probe_interval_ms: u64) -> Self {
         let flows = Self::of_flows(down, up, &[BE]);
         // Handshakes are work for the server, but may be the only probes that it answers: send fewer of them.

@@ -27,6 +27,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use crate::connection::Connection;
 use crate::datagram::Datagrams;
 use crate::protocol::{DEFAULT_PORT, Hello, Reply, Request, Token};
+#[cfg(feature = "full")]
 use crate::rpm::server::Https;
 use crate::{Error, secret, socket, tcp_info};
 use config::Asked;
@@ -55,6 +56,7 @@ struct Shared {
     config: Config,
     sessions: Sessions,
     pending: PendingConnections,
+    #[cfg(feature = "full")]
     https: Option<Https>,
     /// Wakes the thread that accepts connections, to end it.
     wake: OwnedFd,
@@ -74,21 +76,14 @@ impl Server {
             None => open(everywhere(Ipv6Addr::UNSPECIFIED.into()))
                 .or_else(|_| open(everywhere(Ipv4Addr::UNSPECIFIED.into())))?,
         };
-        let https = || Https::new(config.max_load + HELLO_TIMEOUT, config.max_rate);
-        // Only tests of responsiveness need HTTPS, so that the server goes on without it. It fails under Debian's User Mode Linux on a
-        // host with AMX: that kernel does not preserve the AVX registers, and the cryptography gives wrong results.
-        let https = match config.https.then(https).transpose() {
-            Ok(https) => https,
-            Err(error) => {
-                log.write(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"));
-                None
-            }
-        };
+        #[cfg(feature = "full")]
+        let https = Self::https(&config, &log);
         let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| Error::system("make an event", e))?;
         let shared = Arc::new(Shared {
             config,
             sessions: Sessions::default(),
             pending: PendingConnections::default(),
+            #[cfg(feature = "full")]
             https,
             wake,
             is_over: AtomicBool::new(false),
@@ -100,6 +95,22 @@ impl Server {
             echo,
             shared,
         })
+    }
+
+    /// The HTTPS part, if the configuration has one.
+    ///
+    /// Only tests of responsiveness need it, so the server goes on without it. It fails under Debian's User Mode Linux on a host with
+    /// AMX: that kernel does not preserve the AVX registers, and the cryptography gives wrong results.
+    #[cfg(feature = "full")]
+    fn https(config: &Config, log: &Log) -> Option<Https> {
+        if !config.https {
+            return None;
+        }
+        Https::new(config.max_load + HELLO_TIMEOUT, config.max_rate)
+            .inspect_err(|error| {
+                log.write(&format!("warning: {error}; no HTTPS, and so no tests with --rpm"))
+            })
+            .ok()
     }
 
     /// The address in use, with the port that the system chose if asked for port 0.
@@ -201,6 +212,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, shared: &Arc<Shared>) -> io::Res
 
 /// Serves a new connection according to its first message.
 fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<Shared>) -> io::Result<()> {
+    #[cfg(feature = "full")]
     if let Some(https) = &shared.https
         && begins_with_tls(&stream)?
     {
@@ -271,6 +283,7 @@ fn greet(stream: TcpStream, client: IpAddr, pending: PendingGuard, shared: &Arc<
 
 /// True if the first byte is that of a TLS handshake (RFC 8446, section 5.1: record type 22). No frame of ours begins with it: as the
 /// highest byte of a length it would be far too large.
+#[cfg(feature = "full")]
 fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
     const HANDSHAKE: u8 = 22;
     let mut first = [0];

@@ -19,10 +19,7 @@ pub(crate) fn wait(sockets: &mut [PollFd<'_>], deadline: Instant) -> io::Result<
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // Nanoseconds and not milliseconds: a wait that is rounded down to zero would spin until the deadline.
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as _,
-            tv_nsec: left.subsec_nanos() as _,
-        };
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
         match rustix::event::poll(sockets, Some(&timeout)) {
             Ok(0) if left.is_zero() => return Ok(false),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}

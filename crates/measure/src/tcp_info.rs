@@ -131,6 +131,7 @@ impl TcpInfo {
     }
 
     /// Payload that has arrived: what is acknowledged, and what is behind a gap as if its segments were full. Sender.
+    #[cfg(feature = "full")]
     pub(crate) fn arrived_bytes(&self) -> u64 {
         self.bytes_acked + u64::from(self.sacked) * u64::from(self.mss)
     }

@@ -3,14 +3,17 @@
 mod alternatives;
 #[cfg(feature = "full")]
 pub(crate) mod autorate;
+#[cfg(feature = "full")]
 pub(crate) mod calc;
 #[cfg(feature = "full")]
 pub(crate) mod compare;
+#[cfg(feature = "full")]
 mod completion;
 pub(crate) mod config;
 pub(crate) mod confirm;
 pub(crate) mod daemon;
 pub(crate) mod doctor;
+#[cfg(feature = "router")]
 mod dscp;
 mod duration;
 mod exit_codes;
@@ -19,6 +22,7 @@ mod full;
 mod groups;
 pub(crate) mod import;
 mod log_level;
+#[cfg(feature = "full")]
 pub(crate) mod manual;
 mod moved;
 pub(crate) mod plan;
@@ -31,7 +35,7 @@ pub(crate) mod setup;
 pub(crate) mod shape;
 mod status;
 pub mod suggested;
-#[cfg(feature = "full")]
+#[cfg(feature = "router")]
 pub(crate) mod test;
 #[cfg(feature = "full")]
 pub(crate) mod tune;
@@ -44,6 +48,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub(crate) use alternatives::alternatives;
+#[cfg(feature = "full")]
 pub(crate) use completion::answer as complete;
 pub(crate) use exit_codes::with_exit_codes;
 pub(crate) use groups::grouped;
@@ -70,13 +75,10 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Calc(calc::Args),
-    Completions(manual::Completions),
     Confirm(confirm::Confirm),
     Daemon(daemon::Args),
     Doctor(doctor::Args),
     Import(import::Args),
-    Manual(manual::Manual),
     Plan(plan::Args),
     Reload(shape::Reload),
     #[command(name = "bugreport")]
@@ -85,6 +87,8 @@ enum Command {
     Start(shape::Start),
     Status(shape::Status),
     Stop(shape::Stop),
+    #[cfg(feature = "router")]
+    Test(Box<test::Args>),
     Verify(shape::Verify),
     #[command(name = sqm_configuration::watchdog::COMMAND, hide = true)]
     Watchdog(confirm::Watchdog),
@@ -130,7 +134,6 @@ impl crate::Program for Cli {
         match &self.command {
             Command::Confirm(_)
             | Command::Daemon(_)
-            | Command::Manual(_)
             | Command::Reload(_)
             | Command::Start(_)
             | Command::Stop(_)
@@ -140,11 +143,9 @@ impl crate::Program for Cli {
             Command::Import(args) => !args.changes_something(),
             Command::BugReport(args) => args.is_printed(),
             Command::Setup(args) => !args.changes_something(),
-            Command::Calc(_)
-            | Command::Completions(_)
-            | Command::Plan(_)
-            | Command::Status(_)
-            | Command::Verify(_) => true,
+            Command::Plan(_) | Command::Status(_) | Command::Verify(_) => true,
+            #[cfg(feature = "router")]
+            Command::Test(_) => true,
             #[cfg(feature = "full")]
             Command::Full(command) => command.is_output_its_product(),
         }
@@ -152,13 +153,10 @@ impl crate::Program for Cli {
 
     fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
-            Command::Calc(args) => args.run(),
-            Command::Completions(args) => args.run(),
             Command::Confirm(args) => args.run(),
             Command::Daemon(args) => args.run(),
             Command::Doctor(args) => args.run(),
             Command::Import(args) => args.run(),
-            Command::Manual(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),
             Command::BugReport(args) => args.run(),
@@ -166,6 +164,8 @@ impl crate::Program for Cli {
             Command::Start(args) => args.run(),
             Command::Status(args) => args.run(),
             Command::Stop(args) => args.run(),
+            #[cfg(feature = "router")]
+            Command::Test(args) => args.run(),
             Command::Verify(args) => args.run(),
             Command::Watchdog(args) => args.run(),
             #[cfg(feature = "full")]

@@ -46,8 +46,15 @@ pub trait Program: clap::Parser {
 }
 
 /// Answers a shell that asks what `sqm` could go on with. `None` if this process was not started for that.
+#[cfg(feature = "full")]
 pub fn complete() -> Option<ExitCode> {
     cli::complete()
+}
+
+/// A program for routers completes nothing.
+#[cfg(not(feature = "full"))]
+pub fn complete() -> Option<ExitCode> {
+    None
 }
 
 /// Runs the command line of this process.

@@ -7,12 +7,12 @@ mod sockets;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use rustix::event::{PollFd, Timespec, poll};
+use rustix::event::{PollFd, poll};
 use sqm_autorate::{Sample, Signal};
 use sqm_core::units::{Instant, Nanos};
 use sqm_plan::settings::Reflector;
 
-use crate::clock::monotonic;
+use crate::clock::{monotonic, timespec};
 use reflector_protocol::{ReflectorSession, Reply};
 use sockets::{Kind, Sockets};
 use sqm_api::status::ReflectorStatus;
@@ -136,10 +136,7 @@ impl Prober {
     /// Waits for replies for up to `timeout`. Returns `true` if there may be some.
     pub(super) fn wait(&self, timeout: Nanos) -> bool {
         let mut watched: Vec<PollFd<'_>> = self.icmp.poll_fds().chain(self.udp.poll_fds()).collect();
-        let timeout = Timespec {
-            tv_sec: (timeout.0 / 1_000_000_000) as i64,
-            tv_nsec: (timeout.0 % 1_000_000_000) as i64,
-        };
+        let timeout = timespec(timeout);
         // A signal only shortens the wait.
         poll(&mut watched, Some(&timeout)) != Ok(0)
     }

@@ -3,13 +3,13 @@
 use std::os::fd::AsFd;
 
 use anyhow::{Context, anyhow};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use sqm_core::units::Nanos;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::monitor::KernelEvent;
 
 use super::Daemon;
-use crate::clock::monotonic;
+use crate::clock::{monotonic, timespec};
 use crate::reconciler::Event;
 use crate::waker;
 use sqm_process::failure::Failure;
@@ -24,10 +24,7 @@ impl Daemon {
             .chain([self.wake_ups.as_fd(), self.signals.pipe.as_fd()])
             .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
             .collect();
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: (timeout.0 / 1_000_000_000) as i64,
-            tv_nsec: (timeout.0 % 1_000_000_000) as i64,
-        });
+        let timeout = timeout.map(timespec);
         match poll(&mut watched, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(Failure::Failed(anyhow!(error).context("cannot wait for events"))),

@@ -10,6 +10,7 @@ use sqm_plan::RateOverrides;
 use sqm_plan::import::{self, Reader, Remark, Source};
 use sqm_plan::plan::Plan;
 
+#[cfg(feature = "full")]
 use super::completion;
 use sqm_configuration::load::{parse, parse_in_force, read};
 use sqm_configuration::staged;
@@ -22,7 +23,8 @@ pub(super) struct Which {
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     pub(super) config: PathBuf,
     /// Only these interfaces [default: all that are configured].
-    #[arg(value_name = "INTERFACE", add = completion::interfaces())]
+    #[arg(value_name = "INTERFACE")]
+    #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     pub(super) interfaces: Vec<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "full")]
 use sqm_core::units::Nanos;
 
 /// The longest time, a choice: far more than any command takes.
@@ -13,6 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 }
 
 /// [`parse`], in milliseconds.
+#[cfg(feature = "router")]
 pub(super) fn parse_ms(text: &str) -> Result<u64, String> {
     let time = parse(text)?;
     u64::try_from(time.as_millis()).map_err(|_| format!("'{text}' is too long"))
@@ -37,11 +39,13 @@ pub(super) fn parse_watch(text: &str) -> Result<u64, String> {
 }
 
 /// Parses an added latency or a target, such as `30ms`. A bare number is milliseconds.
+#[cfg(feature = "full")]
 pub(super) fn parse_target(text: &str) -> Result<Duration, String> {
     parse_in(text, 1.0)
 }
 
 /// Parses a delay or a round trip. It needs its unit: a bare number could be milliseconds as well as seconds.
+#[cfg(feature = "full")]
 pub(super) fn parse_delay(text: &str) -> Result<Nanos, String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("'{text}' needs a unit: {text}ms or {text}s"));

@@ -8,10 +8,7 @@ mod counting;
 mod document;
 mod found;
 mod kind;
-#[cfg(feature = "full")]
-mod page;
-#[cfg(not(feature = "full"))]
-#[path = "setup/without_page.rs"]
+#[cfg_attr(not(feature = "full"), path = "setup/without_page.rs")]
 mod page;
 mod questions;
 mod rates;
@@ -41,6 +38,7 @@ use self::boot::Service;
 use self::counting::{ANY_RATE, Counting, counting};
 use self::document::{Overhead, SetUp};
 use self::found::Found;
+pub(super) use self::kind::link_names;
 use self::page::PageArgs;
 use self::questions::{ask_link, ask_rate, ask_speeds, parse_kind};
 use self::rates::Rates;
@@ -49,10 +47,14 @@ use self::section::{Existing, Wanted, changed};
 use self::server::{Files, Server};
 use self::tested::Tested;
 use self::told::Told;
-use super::calc::line::link_names;
+#[cfg(feature = "full")]
+use super::completion;
+use super::shape;
 use super::suggested::Suggested;
-use super::{completion, shape};
 use crate::json;
+
+/// True if this program has `sqm tune` and the tests by HTTP: those for routers do not.
+const HAS_SEARCH: bool = cfg!(feature = "full");
 
 /// Find the interface to the internet, ask for the line, measure it, write the configuration, apply and verify it
 ///
@@ -76,7 +78,8 @@ use crate::json;
 Exit codes: 0 set up and verified, 1 failed (the previous state is restored), 2 usage, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
     /// The device that leads to the internet [default: the one of the default route].
-    #[arg(long, value_name = "DEVICE", add = completion::interfaces())]
+    #[arg(long, value_name = "DEVICE")]
+    #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     interface: Option<String>,
     /// The kind of line, by its name in `sqm calc links` or in other words: cable, 'VDSL PPPoE', fibre.
     #[arg(long, value_name = "LINK", hide_possible_values = true,
@@ -330,8 +333,8 @@ impl Args {
         outln!("interface  {}", wanted.interface);
         outln!("line       {}: {}", wanted.link.name, wanted.link.about);
         let then = match server.is_there() {
-            true => format!(", until the search with {} has found better ones", server.name()),
-            false => String::new(),
+            true if HAS_SEARCH => format!(", until the search with {} has found better ones", server.name()),
+            _ => String::new(),
         };
         outln!("rates      {} down, {} up{then}", wanted.download, wanted.upload);
         outln!("file       {}", self.config.display());
@@ -360,33 +363,46 @@ impl Args {
         Ok(is_new)
     }
 
-    /// Searches the best rates, verifies them and tests the line with them. Without a server it does nothing.
+    /// Searches the best rates if this program can, verifies them and tests the line with them. Without a server it does nothing.
     fn measure(&self, socket: &mut Socket, server: &Server, wanted: &Wanted) -> Result<Measured, Failure> {
         let mut measured = Measured::default();
         if !server.is_there() {
             return Ok(measured);
         }
+        if HAS_SEARCH {
+            self.search(&mut measured, socket, server, wanted)?;
+        }
+        self.told().line("measuring the line again:");
+        measured.after = Some(server.test()?);
+        Ok(measured)
+    }
+
+    /// Searches the best rates, and fills `measured` with those that the user takes over.
+    fn search(
+        &self,
+        measured: &mut Measured,
+        socket: &mut Socket,
+        server: &Server,
+        wanted: &Wanted,
+    ) -> Result<(), Failure> {
         self.told()
             .line("searching the best rates, which takes about a minute and a half:");
         let files = Files {
             config: &self.config,
             state_dir: &self.state_dir,
         };
-        match server.tune(&wanted.interface, &files, !self.no_overhead)? {
-            Some(report) => {
-                let found = Found::of(&report)?;
-                if let Some(is_written) = self.take_over(&found, socket, wanted)? {
-                    measured.is_written = is_written;
-                    measured.rates = Some((found.download, found.upload));
-                    measured.overhead = found.measured_overhead();
-                    measured.set_overhead = found.set_overhead();
-                }
-            }
-            None => errln!("warning: the search found no rates: those from before it stay in force"),
+        let Some(report) = server.tune(&wanted.interface, &files, !self.no_overhead)? else {
+            errln!("warning: the search found no rates: those from before it stay in force");
+            return Ok(());
+        };
+        let found = Found::of(&report)?;
+        if let Some(is_written) = self.take_over(&found, socket, wanted)? {
+            measured.is_written = is_written;
+            measured.rates = Some((found.download, found.upload));
+            measured.overhead = found.measured_overhead();
+            measured.set_overhead = found.set_overhead();
         }
-        self.told().line("measuring the line again:");
-        measured.after = Some(server.test()?);
-        Ok(measured)
+        Ok(())
     }
 
     /// Shows the findings of the search, writes them and brings them into force. True if the file has changed, `None` if the user does

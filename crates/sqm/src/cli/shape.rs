@@ -17,6 +17,7 @@ use sqm_kernel::verify::Comparison;
 use sqm_kernel::{Difference, capability, foreign, observe};
 use sqm_plan::plan::Plan;
 
+#[cfg(feature = "full")]
 use super::completion;
 use super::config::Which;
 use super::confirm::Trial;
@@ -73,7 +74,8 @@ pub(crate) struct Stop {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only these interfaces [default: all that are shaped].
-    #[arg(value_name = "INTERFACE", add = completion::interfaces())]
+    #[arg(value_name = "INTERFACE")]
+    #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     interfaces: Vec<String>,
     /// Print the result as JSON.
     #[arg(long)]

@@ -5,9 +5,11 @@ mod display;
 mod pair;
 mod phases;
 mod queues;
+#[cfg(feature = "full")]
 mod rpm;
 mod sweep;
 mod table;
+#[cfg(feature = "full")]
 mod web;
 
 use std::path::{Path, PathBuf};
@@ -15,17 +17,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+#[cfg(feature = "full")]
 use crate::cli::completion;
 use crate::cli::dscp::parse_dscp;
 use crate::cli::duration;
 use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::direction::Direction;
+use sqm_measure::Error;
 use sqm_measure::client::{self, Family, Hooks, Outcome, Target, Test};
+#[cfg(feature = "full")]
+use sqm_measure::plot;
 use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_measure::result::{LoadOrder, Settings, TestResult};
 use sqm_measure::scenario::{Scenario, TESTS};
-use sqm_measure::{Error, plot};
 
 use self::display::Display;
 use crate::json;
@@ -72,7 +77,8 @@ pub(crate) struct Args {
     host: Vec<String>,
     /// Test twice: while the daemon pauses the shaping of this interface, and then with the shaping. Prints both grades side by
     /// side; files get -without and -with in their names. Ctrl-C leaves the interface shaped
-    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"], add = completion::interfaces())]
+    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"])]
+    #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     without_and_with: Option<String>,
     /// With --without-and-with: the folder with the daemon's socket
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = sqm_kernel::state::DIRECTORY)]
@@ -234,6 +240,9 @@ impl Args {
                  the web (sqm test --url URL), or a responsiveness server (sqm test --rpm HOST)"
             )));
         }
+        #[cfg(not(feature = "full"))]
+        self.refuse_what_needs_full()?;
+        #[cfg(feature = "full")]
         if self.rpm {
             return self.run_rpm();
         }
@@ -261,6 +270,7 @@ impl Args {
 
     /// Runs one test under this title, against `sqm serve` or plain URLs.
     fn measure_as(&self, title: Option<&str>, stop: &Arc<AtomicBool>) -> Result<Outcome, Failure> {
+        #[cfg(feature = "full")]
         if self.url.is_some() || self.upload_url.is_some() {
             return self.measure_web(title, stop);
         }
@@ -413,8 +423,27 @@ impl Args {
         Ok(())
     }
 
-    /// Writes the files that the user asked for, under the names that `name` makes of theirs.
-    fn write_files(&self, result: &TestResult, name: &dyn Fn(&Path) -> PathBuf) -> Result<(), Failure> {
+    /// The flags that a program for routers does not have the code for.
+    #[cfg(not(feature = "full"))]
+    fn refuse_what_needs_full(&self) -> Result<(), Failure> {
+        let given = [
+            (self.rpm, "--rpm"),
+            (self.url.is_some(), "--url"),
+            (self.upload_url.is_some(), "--upload-url"),
+            (self.svg.is_some(), "--svg"),
+            (self.png.is_some(), "--png"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, name)) => Err(Failure::Usage(anyhow::anyhow!(
+                "{name} is not in this program, which was built for routers: test against 'sqm serve', save the result with \
+                 --json FILE, or run the full program on another machine behind this router"
+            ))),
+        }
+    }
+
+    #[cfg(feature = "full")]
+    fn draw(&self, result: &TestResult, name: &dyn Fn(&Path) -> PathBuf) -> Result<(), Failure> {
         if let Some(path) = &self.svg {
             output_file::write(&name(path), plot::rrul(result))?;
         }
@@ -422,6 +451,13 @@ impl Args {
             let picture = crate::png::render(&plot::rrul(result))?;
             output_file::write(&name(path), picture)?;
         }
+        Ok(())
+    }
+
+    /// Writes the files that the user asked for, under the names that `name` makes of theirs.
+    fn write_files(&self, result: &TestResult, name: &dyn Fn(&Path) -> PathBuf) -> Result<(), Failure> {
+        #[cfg(feature = "full")]
+        self.draw(result, name)?;
         if let Some(path) = &self.save {
             result.save(&name(path))?;
         }

@@ -7,6 +7,7 @@ use sqm_plan::arithmetic::{self, Headers};
 use sqm_plan::link::{PRESETS, Preset};
 
 use crate::Suggested;
+use crate::cli::setup::link_names;
 use sqm_process::failure::Failure;
 
 #[derive(clap::Args)]
@@ -113,11 +114,6 @@ impl Packet {
             headers
         }
     }
-}
-
-/// The names of all link presets, for a shell to complete.
-pub(crate) fn link_names() -> Vec<&'static str> {
-    PRESETS.iter().map(|preset| preset.name).collect()
 }
 
 /// Looks up a link preset by name.

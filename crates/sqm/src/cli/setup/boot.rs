@@ -19,6 +19,10 @@ pub(super) enum Service {
     /// `sqm daemon`.
     Daemon,
     /// `sqm web`.
+    #[cfg_attr(
+        not(feature = "full"),
+        allow(dead_code, reason = "a router has the page in a package of its own")
+    )]
     Page,
 }
 

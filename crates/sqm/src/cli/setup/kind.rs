@@ -3,6 +3,11 @@
 use sqm_core::nearest::nearest;
 use sqm_plan::link::{PRESETS, Preset};
 
+/// The names of all link presets, for a shell to complete.
+pub(in crate::cli) fn link_names() -> Vec<&'static str> {
+    PRESETS.iter().map(|preset| preset.name).collect()
+}
+
 /// Words for a kind of line, with the preset that they stand for.
 const WORDS: [(&str, &[&str]); 9] = [
     (

@@ -11,6 +11,7 @@ use sqm_measure::result::TestResult;
 use sqm_process::child::{self, PROGRAM};
 use sqm_process::failure::Failure;
 
+use super::HAS_SEARCH;
 use super::answers::ask;
 use super::tested::Tested;
 
@@ -65,8 +66,10 @@ impl Server {
         }
         outln!("To measure the line and find its best rates, sqm needs a server beyond it:");
         outln!("  the name of a machine that runs 'sqm serve' (finds rates and overhead)");
-        outln!("  the URL of a file that takes the line 15 s or more (finds the download only)");
-        outln!("  rpm and the name of a responsiveness server, as networkQuality uses (finds the rates)");
+        if HAS_SEARCH {
+            outln!("  the URL of a file that takes the line 15 s or more (finds the download only)");
+            outln!("  rpm and the name of a responsiveness server, as networkQuality uses (finds the rates)");
+        }
         ask(
             "Server (Enter: do not measure)",
             None,
@@ -119,6 +122,7 @@ impl Server {
         if !status.success() {
             return Err(Failure::Failed(anyhow!("the test with {} failed", self.name())));
         }
+        #[cfg(feature = "full")]
         if self.rpm {
             let report = serde_json::from_slice(&output).context("the test gave no report")?;
             return Ok(Tested::Responsiveness(Box::new(report)));

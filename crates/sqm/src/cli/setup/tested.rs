@@ -5,6 +5,7 @@ use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_measure::grade::Verdict;
 use sqm_measure::result::TestResult;
+#[cfg(feature = "full")]
 use sqm_measure::rpm::client::Report;
 
 use super::counting::Counting;
@@ -13,6 +14,7 @@ use super::rates;
 /// The figures of a test.
 pub(super) enum Tested {
     Result(Box<TestResult>),
+    #[cfg(feature = "full")]
     Responsiveness(Box<Report>),
 }
 
@@ -32,6 +34,7 @@ impl Tested {
                 let grade = Verdict::of(result).grade?;
                 (grade.letter, grade.added_ms, grade.sentence)
             }
+            #[cfg(feature = "full")]
             Self::Responsiveness(report) => {
                 let grade = report.grade.clone()?;
                 (grade.letter, grade.added_ms, grade.sentence)
@@ -49,6 +52,7 @@ impl Tested {
         match self {
             Self::Result(result) => rates::of_result(result, direction, counting),
             // This test loads one direction after the other.
+            #[cfg(feature = "full")]
             Self::Responsiveness(report) => {
                 let load = match direction {
                     Direction::Download => &report.download,

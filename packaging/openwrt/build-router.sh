@@ -1,0 +1,58 @@
+#!/bin/sh
+# Builds the program for routers: static, optimised for size, with the feature `router`. Prints its size.
+# Usage: build-router.sh [TARGET]; TARGET is one of Rust's names, such as aarch64-unknown-linux-musl (default: this machine's).
+#
+# The standard library is compiled with the program where its source is there (rustup component rust-src): that is smaller, and
+# the only way for targets that Rust does not ship it for (MIPS). A linker and libc for other processors come from the Python
+# packages ziglang and cargo-zigbuild, which are installed into a folder of their own.
+set -eu
+
+target=${1:-$(uname -m)-unknown-linux-musl}
+target_dir=${CARGO_TARGET_DIR:-target}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sqm-router
+has_std_source() { [ -e "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]; }
+has_std() { [ -e "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; }
+
+has_std_source || rustup component add rust-src >/dev/null 2>&1 || true
+has_std || rustup target add "$target" >/dev/null 2>&1 || true
+if ! has_std_source && ! has_std; then
+    echo "there is no standard library for $target: 'rustup target add $target' or 'rustup component add rust-src' adds it" >&2
+    exit 1
+fi
+
+flags="-C relocation-model=static -C force-unwind-tables=no"
+case $target in
+    # rustix passes 64-bit times to ppoll, which is the 32-bit one of musl before 1.2 unless libc is told otherwise: waits would end
+    # at once.
+    mips-* | mipsel-*) flags="$flags --cfg libc_unstable_musl_v1_2" ;;
+    armv7-*) flags="$flags -C link-self-contained=no" ;;
+esac
+std=
+if has_std_source; then
+    # A stable compiler accepts -Z with this.
+    export RUSTC_BOOTSTRAP=1
+    # A panic ends the program without a message: the texts and the unwinder take a tenth of it.
+    flags="$flags -Zlocation-detail=none -Zunstable-options -C panic=immediate-abort"
+    std="-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size"
+fi
+
+build=build
+if has_std; then
+    # Rust ships libc and the linker for this target. The linker merges equal functions.
+    flags="$flags -C linker=rust-lld -C linker-flavor=ld.lld -C link-arg=--icf=all"
+else
+    if ! [ -x "$cache/bin/cargo-zigbuild" ]; then
+        python3 -m venv "$cache"
+        "$cache/bin/pip" install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.0
+    fi
+    PATH="$cache/bin:$PATH"
+    export PATH
+    build=zigbuild
+fi
+
+# Build scripts run on this machine, so the options of the target must not reach them: --target keeps them apart.
+# shellcheck disable=SC2086  # one word for each option
+RUSTFLAGS="$flags" cargo $build $std --locked --profile router --no-default-features --features router -p sqm --bin sqm \
+    --target "$target" --target-dir "$target_dir/openwrt"
+program=$target_dir/openwrt/$target/router/sqm
+echo "$program: $(stat -c %s "$program") bytes, $(xz -9e -c "$program" | wc -c) as xz"
