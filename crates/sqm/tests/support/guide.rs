@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The pages of the guide, in the order of its contents.
-pub(crate) const PAGES: [&str; 9] = [
+pub(crate) const PAGES: [&str; 10] = [
     "before-you-begin",
     "install",
     "setup",
@@ -21,6 +21,7 @@ pub(crate) const PAGES: [&str; 9] = [
     "queues",
     "web",
     "autorate",
+    "openwrt",
     "trouble",
 ];
 
