@@ -175,7 +175,8 @@ fn rates_are_written_on_request_and_an_interrupted_search_is_rolled_back() {
         )
         .expect("the results can be compared");
     assert!(compared.contains("download without a shaper"), "{compared}");
-    assert_eq!(compared.matches("svg:1").count(), 5, "{compared}");
+    // The picture of --plot, and four in two widths.
+    assert_eq!(compared.matches("svg:1").count(), 1 + 4 * 2, "{compared}");
     let config = home.script("cat /etc/config/sqm").expect("a file");
     let download = format!("option download '{}'", report["download_kbit"]);
     assert!(
