@@ -78,6 +78,11 @@ export class Mock {
         this.server.closeAllConnections();
     }
 
+    /** The time for the confirmation of a change is over. */
+    expire() {
+        this.#revert();
+    }
+
     get text() {
         return this.#text;
     }
