@@ -31,7 +31,7 @@ std=
 if has_std_source; then
     # A stable compiler accepts -Z with this.
     export RUSTC_BOOTSTRAP=1
-    # A panic ends the program without a message: the texts and the unwinder take a tenth of it.
+    # A panic ends the program without a message: the texts and the unwinder take about 80 kB.
     flags="$flags -Zlocation-detail=none -Zunstable-options -C panic=immediate-abort"
     std="-Zbuild-std=std,panic_abort -Zbuild-std-features=optimize_for_size"
 fi
