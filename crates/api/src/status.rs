@@ -48,8 +48,11 @@ pub struct Interface {
     pub interface: String,
     /// Its state.
     pub state: State,
-    /// Why it is not shaped.
+    /// Why it is not shaped, or why its rates are not the configured ones.
     pub why: Option<String>,
+    /// The other program that controls its rates, if there is one. The daemon leaves the rates alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_controller: Option<RateController>,
     /// Time until the daemon shapes it again, seconds, while it is paused; see [`Pause`](crate::pause::Pause).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_for_seconds: Option<f64>,
@@ -110,6 +113,19 @@ impl State {
             Self::Unconfirmed => "unconfirmed",
         }
     }
+}
+
+/// Another program that changes the rates again and again, such as cake-autorate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateController {
+    /// The directions in which it has changed a rate: `download`, `upload`.
+    pub directions: Vec<String>,
+    /// How long ago it was found, seconds.
+    pub for_seconds: f64,
+    /// How long ago it changed a rate last, seconds.
+    pub silent_for_seconds: f64,
+    /// After this long without a change the daemon sets the rates as configured, seconds.
+    pub ends_after_seconds: f64,
 }
 
 /// The state of the device that the kernel reports.

@@ -17,6 +17,7 @@ mod clock;
 mod journal;
 mod main_loop;
 mod metrics;
+mod rate_watch;
 mod reconciler;
 mod sd_notify;
 mod shape;
@@ -30,4 +31,4 @@ mod waker;
 #[cfg(any(test, fuzzing))]
 pub use autorate::fuzz_segments;
 pub use main_loop::{Options, run};
-pub use shape::Drift;
+pub use sqm_plan::settings::Drift;

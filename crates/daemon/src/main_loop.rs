@@ -24,13 +24,14 @@ use sqm_core::units::{Instant, Nanos};
 use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::KernelMonitor;
+use sqm_plan::settings::Drift;
 
 use crate::api;
 use crate::autorate::AutorateThreads;
 use crate::clock::{monotonic, nanos};
 use crate::reconciler::{self, Action, Event, Reconciler};
 use crate::sd_notify;
-use crate::shape::{Drift, Shaper};
+use crate::shape::Shaper;
 use crate::shared::{Command, Shared};
 use crate::status::Published;
 use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
@@ -270,8 +271,13 @@ impl Daemon {
                     interface,
                     shaped,
                     request,
+                    leave_rates,
                 } => {
-                    let outcome = self.shaper.check(&interface, shaped, request);
+                    let outcome = self.shaper.check(&interface, shaped, request, leave_rates);
+                    if let Some(rates) = self.shaper.take_other_rates() {
+                        let event = Event::OtherRatesFound(interface.clone(), rates);
+                        self.reconciler.handle(event, monotonic());
+                    }
                     for note in self.shaper.take_notes() {
                         self.log(Level::INFO, LogKind::State, Some(&interface), note);
                     }

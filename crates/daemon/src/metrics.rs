@@ -577,6 +577,7 @@ mod tests {
     fn hostile_names_cannot_break_out_of_a_label() {
         let mut reconciler = Reconciler::default();
         let interface = ConfiguredInterface {
+            rates: [None; 2],
             interface: "a\"b\\c\nd".to_owned(),
             ifb: "ifb".to_owned(),
         };

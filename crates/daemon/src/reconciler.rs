@@ -9,12 +9,17 @@
 use std::collections::VecDeque;
 
 use sqm_api::status::State;
-use sqm_core::units::{Instant, Nanos};
+use sqm_core::units::{Instant, Nanos, Rate};
+
+use crate::rate_watch::{self, Controller, OtherRates, RateWatch};
 
 /// A check waits until there has been no event for this long, because events come in bursts. A choice.
 pub(super) const SETTLE: Nanos = Nanos::from_millis(50);
 /// The longest time that continuous events delay a check. A choice.
 pub(super) const MAX_SETTLE: Nanos = Nanos::from_millis(250);
+/// The longest time that continuous events delay a check while a rate controller causes them. A choice: it limits what the checks
+/// take of a processor, and other changes are repaired within a second.
+pub(super) const CONTROLLED_SETTLE: Nanos = Nanos::from_millis(500);
 /// The time between two checks of an interface without any event. A choice: it limits how long a lost event goes unnoticed.
 pub(super) const CHECK_INTERVAL: Nanos = Nanos::from_millis(30_000);
 /// The wait after the first failure; each further failure doubles it. A choice.
@@ -64,6 +69,8 @@ pub(super) enum Event {
     PauseRequested { interface: String, until: Instant },
     /// The pause of this interface is over: the client has gone, or the pause could not begin.
     PauseEnded(String),
+    /// A check, which ends after this event, has found and left these rates of other programs.
+    OtherRatesFound(String, OtherRates),
     /// The rates that the daemon wants for this interface changed.
     RatesChanged(String),
     /// An interface could not be released because another sqm program is changing the queues.
@@ -77,6 +84,8 @@ pub(super) enum Event {
 pub(super) struct ConfiguredInterface {
     pub(super) interface: String,
     pub(super) ifb: String,
+    /// The rates of its section, of departing and of arriving packets.
+    pub(super) rates: [Option<Rate>; 2],
 }
 
 /// The result of a check.
@@ -135,6 +144,8 @@ pub(super) enum Action {
         interface: String,
         shaped: Option<u32>,
         request: Request,
+        /// Leave rates that another program has set.
+        leave_rates: bool,
     },
     /// Stop shaping an interface that is no longer configured.
     Release(String),
@@ -154,6 +165,7 @@ pub(super) struct Device {
 pub(super) struct Section {
     pub(super) interface: String,
     pub(super) ifb: String,
+    rates: [Option<Rate>; 2],
     pub(super) state: State,
     /// Why it is in this state, unless it is shaped.
     pub(super) why: Option<String>,
@@ -176,6 +188,8 @@ pub(super) struct Section {
     failures: u32,
     /// When changes of other programs were undone, within [`CONFLICT_WINDOW`].
     repairs: VecDeque<Instant>,
+    /// The rates that other programs have set.
+    rate_watch: RateWatch,
     /// How often the queues were set up or changed.
     pub(super) applied: u64,
     /// How often a change of another program was undone.
@@ -222,6 +236,11 @@ impl Reconciler {
                     section.request_check(Request::Resume, now);
                 }
             }),
+            Event::OtherRatesFound(interface, rates) => self.each(|section| {
+                if interface == section.interface {
+                    section.rate_watch.found(rates.clone(), now);
+                }
+            }),
             Event::RatesChanged(interface) => self.each(|section| {
                 if interface == section.interface {
                     section.due = Some(now);
@@ -260,6 +279,7 @@ impl Reconciler {
                         Some(_) => Request::Resume,
                         None => Request::Apply,
                     };
+                    section.rate_watch.reset();
                     section.request_check(request, now);
                 }
             }),
@@ -281,12 +301,16 @@ impl Reconciler {
             .iter_mut()
             .find(|section| section.due.is_some_and(|due| due <= now))?;
         section.due = None;
-        section.first_event = None;
+        let has_event = section.first_event.take().is_some();
         section.pause(now);
+        let request = std::mem::take(&mut section.request);
+        let leaves_rates = section.rate_watch.leaves_rates(has_event, now);
+        let is_controlled = section.rate_watch.controller().is_some();
         Some(Action::Check {
             interface: section.interface.clone(),
             shaped: section.shaped,
-            request: std::mem::take(&mut section.request),
+            request,
+            leave_rates: is_controlled || (leaves_rates && request == Request::Check),
         })
     }
 
@@ -309,15 +333,30 @@ impl Reconciler {
 
     fn configure(&mut self, interfaces: Vec<ConfiguredInterface>, now: Instant) {
         let mut before = std::mem::take(&mut self.sections);
-        for ConfiguredInterface { interface, ifb } in interfaces {
+        for ConfiguredInterface {
+            interface,
+            ifb,
+            rates,
+        } in interfaces
+        {
             let known = before.iter().position(|section| section.interface == interface);
             self.sections.push(match known {
-                Some(at) => Section {
-                    ifb,
-                    ..before.remove(at)
-                },
+                Some(at) => {
+                    let known = before.remove(at);
+                    Section {
+                        ifb,
+                        rates,
+                        // Another rate in the file must take effect.
+                        rate_watch: match known.rates == rates {
+                            true => known.rate_watch,
+                            false => RateWatch::default(),
+                        },
+                        ..known
+                    }
+                }
                 None => {
                     let mut section = Section::new(interface, ifb, now);
+                    section.rates = rates;
                     section.request_check(Request::Apply, now);
                     section
                 }
@@ -351,6 +390,7 @@ impl Section {
         Self {
             interface,
             ifb,
+            rates: [None; 2],
             state: State::New,
             why: None,
             device: None,
@@ -363,6 +403,7 @@ impl Section {
             paused_until: None,
             failures: 0,
             repairs: VecDeque::new(),
+            rate_watch: RateWatch::default(),
             applied: 0,
             repaired: 0,
             changes: Vec::new(),
@@ -377,6 +418,11 @@ impl Section {
     /// When the pause ends, while the interface is paused.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         self.paused_until
+    }
+
+    /// The other program that controls the rates, if there is one.
+    pub(super) fn rate_controller(&self) -> Option<Controller> {
+        self.rate_watch.controller()
     }
 
     /// Makes the next check one of a paused interface, or the one that ends the pause if its time is over.
@@ -440,7 +486,12 @@ impl Section {
         }
         let in_a_burst = self.first_event.is_some();
         let first = *self.first_event.get_or_insert(now);
-        let settled = (now + SETTLE).min(first + MAX_SETTLE);
+        // A rate controller causes events all the time.
+        let longest = match self.rate_watch.controller() {
+            Some(_) => CONTROLLED_SETTLE,
+            None => MAX_SETTLE,
+        };
+        let settled = (now + SETTLE).min(first + longest);
         self.due = Some(match self.due {
             // A check that is due sooner for another reason stays due.
             Some(due) if !in_a_burst => due.min(settled),
@@ -470,6 +521,7 @@ impl Section {
     fn on_checked(&mut self, outcome: Outcome, now: Instant) {
         // An event during the check has already scheduled another check, which may be due sooner (below).
         let mut due = now + CHECK_INTERVAL;
+        let mut rates_due = None;
         if outcome.ends_pause() {
             self.paused_until = None;
         }
@@ -488,7 +540,8 @@ impl Section {
             Outcome::AsPlanned { index } => {
                 self.shaped = Some(index);
                 self.failures = 0;
-                self.enter(State::Shaped, None, now);
+                rates_due = self.rate_watch.due();
+                self.enter_shaped(now);
             }
             Outcome::Changed { index, changes, own } => {
                 self.failures = 0;
@@ -497,7 +550,8 @@ impl Section {
                 // This device was shaped before, so another program has changed its queues, unless `own`.
                 let was_shaped = self.shaped.replace(index) == Some(index) && self.state == State::Shaped;
                 let is_repair = was_shaped && !own;
-                self.enter(State::Shaped, None, now);
+                rates_due = self.rate_watch.due();
+                self.enter_shaped(now);
                 if is_repair {
                     due = self.on_repair(now);
                 }
@@ -542,8 +596,28 @@ impl Section {
                 self.enter(State::Unconfirmed, Some(why), now);
             }
         }
-        let dues = [Some(due), self.due, self.paused_until];
+        let dues = [
+            Some(due),
+            self.due,
+            self.paused_until,
+            rates_due.map(|due| due.max(now + SETTLE)),
+        ];
         self.due = dues.into_iter().flatten().min();
+    }
+
+    fn enter_shaped(&mut self, now: Instant) {
+        if self.state == State::Drifted && self.rate_watch.is_undecided() {
+            // Reported already, and still there.
+            return;
+        }
+        let why = self.rate_watch.controller().map(|_| {
+            format!(
+                "another program controls the rates: the daemon leaves them alone until they have not changed for {} s, and keeps \
+                 everything else as configured",
+                rate_watch::SILENCE.0 / 1_000_000_000
+            )
+        });
+        self.enter(State::Shaped, why, now);
     }
 
     /// Counts a repair and returns when the next check is due: later if there is a conflict with another program.

@@ -6,21 +6,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use sqm_core::direction::PerDirection;
 use sqm_kernel::execute::change_rates;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
+use sqm_kernel::other_rates::{OtherRate, OtherRates};
 use sqm_kernel::state::{Record, Store, UnwrittenRecords};
 use sqm_kernel::stop::{Stopped, stop};
 use sqm_kernel::transaction::Transaction;
-use sqm_kernel::verify::Comparison;
+use sqm_kernel::verify::{self, Comparison};
 use sqm_kernel::{Difference, observe, stack};
 use sqm_plan::device::Device;
 use sqm_plan::plan::Plan;
 use sqm_plan::recipes;
-use sqm_plan::settings::Settings;
+use sqm_plan::settings::{Drift, Facing, Settings};
 use sqm_plan::{Loaded, RateOverrides};
 
 use super::autorate::LineConfig;
+use super::rate_watch;
 use super::reconciler::{ConfiguredInterface, Outcome, Request};
 use sqm_configuration::applied;
 use sqm_configuration::commit_confirm;
@@ -31,15 +34,6 @@ use sqm_configuration::{
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
 const LOCK_POLL: Duration = Duration::from_millis(20);
-
-/// How the daemon reacts to queues that another program changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drift {
-    /// It applies the plan again.
-    Repair,
-    /// It only reports the difference.
-    Report,
-}
 
 /// The configuration file as it was read last.
 #[derive(Clone, Debug, Default)]
@@ -94,8 +88,8 @@ pub(super) struct Shaper {
     pub(super) configuration: Configuration,
     /// The rates of autorate, which replace those of the file.
     rates: RateOverrides,
-    /// The plan that the kernel held after the last check or change of each interface. New rates are written against it, without
-    /// reading the kernel's queues.
+    /// The plan that the kernel held after the last check or change of each interface, but for rates of other programs that were
+    /// left. New rates are written against it, without reading the kernel's queues.
     in_force: BTreeMap<String, InForce>,
     /// Interfaces that had a record at the last check. If another program has removed it since, the interface was stopped by
     /// hand.
@@ -107,8 +101,27 @@ pub(super) struct Shaper {
     changed: BTreeSet<String>,
     /// A configuration that another program has applied since the daemon applied its own.
     applied: Option<Vec<u8>>,
+    /// The rates of other programs that the last check has left, if it has compared the queues.
+    other_rates: Option<rate_watch::OtherRates>,
     /// The interfaces of a configuration that was adopted since the last call of [`Shaper::take_adopted`].
     adopted: Option<Vec<ConfiguredInterface>>,
+}
+
+/// A check leaves the rates of other programs.
+struct LeftRates {
+    /// The plan that the daemon has brought into force, if that is known. Its rates are not of another program, even if autorate
+    /// wants others by now.
+    before: Option<Plan>,
+}
+
+impl LeftRates {
+    fn find(&self, plan: &Plan, found: &Comparison) -> OtherRates {
+        let others = OtherRates::find(plan, &found.observed);
+        match &self.before {
+            Some(before) => others.only_where(&OtherRates::find(before, &found.observed)),
+            None => others,
+        }
+    }
 }
 
 /// The plan that the kernel holds for an interface.
@@ -135,6 +148,7 @@ impl Shaper {
             paused: BTreeSet::new(),
             changed: BTreeSet::new(),
             applied: None,
+            other_rates: None,
             adopted: None,
         })
     }
@@ -212,8 +226,7 @@ impl Shaper {
 
     /// The plan of an interface with its present rates, from settings that were validated when the file was read.
     fn plan_at_rates(&self, interface: &str, device: &Device) -> Option<Plan> {
-        let mut sections = self.configuration.settings.iter();
-        let settings = sections.find(|settings| settings.interface == interface)?;
+        let settings = self.settings(interface)?;
         let rates = self.rates.get(interface)?;
         recipes::plan(&settings.at_rates(*rates), device).ok()
     }
@@ -242,7 +255,11 @@ impl Shaper {
             left_out,
             left_out_lines,
         } = read(text, &self.file, &links)?;
-        let mut interfaces: Vec<_> = loaded.plans.iter().map(ConfiguredInterface::of_plan).collect();
+        let mut interfaces: Vec<_> = loaded
+            .settings
+            .iter()
+            .map(ConfiguredInterface::of_settings)
+            .collect();
         let mut configuration = Configuration::of(parsed, loaded);
         let lines = left_out_lines.iter();
         let lines = lines.map(|error| format!("a line is not in force: {error}"));
@@ -266,7 +283,11 @@ impl Shaper {
         let links = self.links()?;
         let (parsed, loaded) = parse_and_plan(text, &self.file, &links)?;
         Ok(Candidate {
-            interfaces: loaded.plans.iter().map(ConfiguredInterface::of_plan).collect(),
+            interfaces: loaded
+                .settings
+                .iter()
+                .map(ConfiguredInterface::of_settings)
+                .collect(),
             configuration: Configuration::of(parsed, loaded),
         })
     }
@@ -284,16 +305,14 @@ impl Shaper {
         configuration: Configuration,
     ) -> Result<Vec<ConfiguredInterface>, LoadError> {
         let links = self.links()?;
-        let loaded = configuration.parsed.plan(&links, &self.rates)?;
+        // The devices may have changed so that it cannot be planned any more.
+        let _ = configuration.parsed.plan(&links, &self.rates)?;
         let left_out = configuration
             .left_out
             .keys()
             .map(|name| ConfiguredInterface::of_name(name));
-        let interfaces = loaded
-            .plans
-            .iter()
-            .map(ConfiguredInterface::of_plan)
-            .chain(left_out);
+        let sections = configuration.settings.iter();
+        let interfaces = sections.map(ConfiguredInterface::of_settings).chain(left_out);
         let interfaces = interfaces.collect();
         self.configuration = configuration;
         Ok(interfaces)
@@ -310,9 +329,17 @@ impl Shaper {
         Ok(self.configuration.parsed.plan(&links, &self.rates)?.plans)
     }
 
-    /// Checks an interface and repairs it. `shaped` is the index of the device that was shaped last.
-    pub(super) fn check(&mut self, interface: &str, shaped: Option<u32>, request: Request) -> Outcome {
-        match self.try_check(interface, shaped, request) {
+    /// Checks an interface and repairs it. `shaped` is the index of the device that was shaped last. `leave_rates`: rates of other
+    /// programs are kept; [`Shaper::take_other_rates`] has them.
+    pub(super) fn check(
+        &mut self,
+        interface: &str,
+        shaped: Option<u32>,
+        request: Request,
+        leave_rates: bool,
+    ) -> Outcome {
+        self.other_rates = None;
+        match self.try_check(interface, shaped, request, leave_rates) {
             Ok(outcome) => outcome,
             // The device may have been removed during the check.
             Err(error) => match self.links() {
@@ -327,8 +354,9 @@ impl Shaper {
         interface: &str,
         shaped: Option<u32>,
         request: Request,
+        leave_rates: bool,
     ) -> anyhow::Result<Outcome> {
-        self.in_force.remove(interface);
+        let before = self.in_force.remove(interface).map(|before| before.plan);
         // While the store is locked, no other sqm program changes the queues.
         let Some(store) = self.unwritten.try_open(&self.state_dir)? else {
             return Ok(Outcome::Busy { request });
@@ -367,7 +395,8 @@ impl Shaper {
             Request::Resume => self.end_pause(&store, interface),
             Request::Check | Request::RollBack | Request::StayPaused => {}
         }
-        let outcome = self.check_with(&store, interface, shaped, request);
+        let left = leave_rates.then_some(LeftRates { before });
+        let outcome = self.check_with(&store, interface, shaped, request, left);
         if store.has(interface) {
             self.recorded.insert(interface.to_owned());
             if self.paused.contains(interface) {
@@ -408,6 +437,7 @@ impl Shaper {
         interface: &str,
         shaped: Option<u32>,
         request: Request,
+        left: Option<LeftRates>,
     ) -> anyhow::Result<Outcome> {
         // An interface that was stopped by hand stays stopped, even if its device is recreated.
         let is_stopped = self.recorded.contains(interface) && !store.has(interface);
@@ -422,10 +452,17 @@ impl Shaper {
             return Ok(Outcome::Stopped);
         }
         let plan = self.plan(interface, &links)?;
-        let found = Comparison::read(&mut self.socket, &plan)?;
+        let mut found = Comparison::read(&mut self.socket, &plan)?;
         let record = store.read(interface)?;
         let is_ours = record.as_ref().is_some_and(|record| record.index == index);
         let is_lost = record.as_ref().is_some_and(|record| record.is_lost);
+        let left = left.filter(|_| is_ours && !is_lost);
+        let others = left.map_or_else(OtherRates::default, |left| left.find(&plan, &found));
+        self.other_rates = Some(self.per_direction(interface, &others));
+        let kept = others.kept(&plan);
+        if !others.is_empty() {
+            found.differences = verify::compare(&kept, &found.observed);
+        }
         if found.is_as_planned() && is_ours {
             self.changed.remove(interface);
             self.remember(plan)?;
@@ -435,12 +472,15 @@ impl Shaper {
             if self.adopt_change(interface, &links) {
                 return Ok(Outcome::AsPlanned { index });
             }
-            if self.drift == Drift::Report {
+            if self.drift_of(interface) == Drift::Report {
                 let differences = found.differences.iter().map(Difference::to_string).collect();
                 return Ok(Outcome::Drifted { index, differences });
             }
         }
-        let transaction = Transaction::prepare(&mut self.socket, store, &plan, found)?;
+        let mut transaction = Transaction::prepare(&mut self.socket, store, &kept, found)?;
+        if !others.is_empty() {
+            transaction = transaction.keeping_other_rates();
+        }
         let applied = transaction.apply(&mut self.socket, store)?;
         self.remember(plan)?;
         self.applied = None;
@@ -453,6 +493,33 @@ impl Shaper {
             changes: applied.changes,
             own,
         })
+    }
+
+    /// How the daemon reacts to changes of this interface's queues by another program.
+    fn drift_of(&self, interface: &str) -> Drift {
+        let settings = self.settings(interface);
+        settings.and_then(|settings| settings.drift).unwrap_or(self.drift)
+    }
+
+    fn settings(&self, interface: &str) -> Option<&Settings> {
+        let mut sections = self.configuration.settings.iter();
+        sections.find(|settings| settings.interface == interface)
+    }
+
+    /// Rates by the directions of the line.
+    fn per_direction(&self, interface: &str, others: &OtherRates) -> rate_watch::OtherRates {
+        let rates =
+            |other: &Option<OtherRate>| other.as_ref().map_or_else(Vec::new, |other| other.rates.clone());
+        let (egress, ingress) = (rates(&others.egress), rates(&others.ingress));
+        match self.settings(interface).map(|settings| settings.facing) {
+            Some(Facing::Lan) => PerDirection::from([egress, ingress]),
+            _ => PerDirection::from([ingress, egress]),
+        }
+    }
+
+    /// The rates of other programs that the last check has left, if it has compared the queues.
+    pub(super) fn take_other_rates(&mut self) -> Option<rate_watch::OtherRates> {
+        self.other_rates.take()
     }
 
     /// If the device that was shaped under this name has been renamed, restores its previous queues. Returns a message about it.
@@ -528,7 +595,13 @@ impl Shaper {
         if !in_force(self, &at_rates) {
             return false;
         }
-        self.adopted = Some(loaded.plans.iter().map(ConfiguredInterface::of_plan).collect());
+        self.adopted = Some(
+            loaded
+                .settings
+                .iter()
+                .map(ConfiguredInterface::of_settings)
+                .collect(),
+        );
         self.configuration = Configuration::of(parsed, loaded);
         self.applied = None;
         true
@@ -651,13 +724,14 @@ impl ConfiguredInterface {
         Self {
             interface: interface.to_owned(),
             ifb: Plan::ifb_of(interface),
+            rates: [None; 2],
         }
     }
 
-    fn of_plan(plan: &Plan) -> Self {
+    fn of_settings(settings: &Settings) -> Self {
         Self {
-            interface: plan.interface.clone(),
-            ifb: plan.ifb(),
+            rates: [settings.egress.rate, settings.ingress.rate],
+            ..Self::of_name(&settings.interface)
         }
     }
 }

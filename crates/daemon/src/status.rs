@@ -1,9 +1,10 @@
 //! Makes the status that the API answers.
 
 use sqm_api::VERSION;
-use sqm_api::status::{ConfigurationStatus, Device, Health, Interface, State, Status};
+use sqm_api::status::{ConfigurationStatus, Device, Health, Interface, RateController, State, Status};
 use sqm_core::units::{Instant, Nanos};
 
+use super::rate_watch::{self, Controller};
 use super::reconciler::Section;
 
 /// A status, and when each of its interfaces entered its state.
@@ -13,6 +14,8 @@ pub(super) struct Published {
     since: Vec<Instant>,
     /// When the pause of each interface ends, if it is paused.
     paused_until: Vec<Option<Instant>>,
+    /// The program that controls the rates of each interface.
+    rate_controllers: Vec<Option<Controller>>,
 }
 
 impl Published {
@@ -43,6 +46,7 @@ impl Published {
             status,
             since,
             paused_until,
+            rate_controllers: sections.iter().map(Section::rate_controller).collect(),
         }
     }
 
@@ -55,6 +59,9 @@ impl Published {
         for (interface, until) in status.interfaces.iter_mut().zip(&self.paused_until) {
             let is_paused = interface.state == State::Paused;
             interface.paused_for_seconds = until.filter(|_| is_paused).map(|until| seconds(until.since(now)));
+        }
+        for (interface, controller) in status.interfaces.iter_mut().zip(&self.rate_controllers) {
+            interface.rate_controller = controller.map(|controller| rate_controller(controller, now));
         }
         status
     }
@@ -90,11 +97,24 @@ fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
+fn rate_controller(controller: Controller, now: Instant) -> RateController {
+    let directions = controller.directions.iter().filter(|(_, is_its)| **is_its);
+    RateController {
+        directions: directions
+            .map(|(direction, _)| direction.name().to_owned())
+            .collect(),
+        for_seconds: seconds(now.since(controller.since)),
+        silent_for_seconds: seconds(now.since(controller.changed)),
+        ends_after_seconds: seconds(rate_watch::SILENCE),
+    }
+}
+
 fn interface(section: &Section) -> Interface {
     Interface {
         interface: section.interface.clone(),
         state: section.state,
         why: section.why.clone(),
+        rate_controller: None,
         paused_for_seconds: None,
         for_seconds: 0.0,
         applied: section.applied,

@@ -18,6 +18,7 @@ mod firewall;
 pub mod foreign;
 pub mod netlink;
 pub mod observe;
+pub mod other_rates;
 mod ownership;
 pub mod plan_json;
 pub mod render;

@@ -21,11 +21,12 @@ use crate::foreign::{self, QdiscManager};
 use crate::netlink::link::Link;
 use crate::netlink::socket::Socket;
 use crate::observe::{self, Device, Observed, RootId};
+use crate::other_rates::OtherRates;
 use crate::ownership::{self, Decision, Found, Takeover};
 use crate::scripts_state::ScriptsState;
 use crate::snapshot::Snapshot;
 use crate::state::{Record, Store};
-use crate::verify::Comparison;
+use crate::verify::{self, Comparison};
 
 /// A change from what the kernel holds to a plan, ready to be applied.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ pub struct Transaction<'p> {
     record: Record,
     changes: Vec<String>,
     rollback: RollbackState,
+    /// True if another program may change the rates meanwhile.
+    keeps_other_rates: bool,
 }
 
 /// The result of a transaction: the plan is in force.
@@ -126,7 +129,16 @@ impl<'p> Transaction<'p> {
             },
             links: observed.links,
             decision,
+            keeps_other_rates: false,
         })
+    }
+
+    /// Another program changes the rates again and again: rates that differ from the plan when it is read back are its own.
+    pub fn keeping_other_rates(self) -> Self {
+        Self {
+            keeps_other_rates: true,
+            ..self
+        }
     }
 
     /// Takes a look at the kernel, and prepares a change to `plan`.
@@ -193,9 +205,13 @@ impl<'p> Transaction<'p> {
         let (mut ifb_index, mut ifb_root) = (self.record.ifb_index, self.record.ifb_root.clone());
         if !self.decision.is_unchanged {
             let Comparison {
-                differences,
+                mut differences,
                 observed,
             } = Comparison::read(socket, plan)?;
+            if self.keeps_other_rates {
+                let others = OtherRates::find(plan, &observed);
+                differences = verify::compare(&others.kept(plan), &observed);
+            }
             if !differences.is_empty() {
                 return Err(Error::Differs {
                     interface: plan.interface.clone(),

@@ -33,6 +33,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
 
     let interface = reader.interface();
     let facing = reader.value(&options::FACING, |text| value::choice(text, &options::FACINGS));
+    let drift = reader.given(&options::DRIFT, |text| value::choice(text, &options::DRIFTS));
     let (upload, download) = (reader.rate(&options::UPLOAD), reader.rate(&options::DOWNLOAD));
     let (leaving, arriving) = match facing {
         Facing::Internet => (upload, download),
@@ -59,6 +60,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
         enabled,
         interface: interface?,
         facing,
+        drift,
         lines: lines.collect(),
         egress: egress?,
         ingress: ingress?,

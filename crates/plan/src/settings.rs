@@ -30,6 +30,8 @@ pub struct Settings {
     pub interface: String,
     /// `facing`: where the device leads.
     pub facing: Facing,
+    /// `drift`: the daemon's reaction to queues that another program changed; unless given, the daemon's command line decides.
+    pub drift: Option<Drift>,
     /// Packets that leave through the device: `eqdisc_opts`, `elimit`, `egress_…`.
     pub egress: DirectionSettings,
     /// Packets that arrive through it: `iqdisc_opts`, `ilimit`, `ingress_…`.
@@ -138,6 +140,15 @@ pub enum Facing {
     Internet,
     /// Towards the hosts of the home: the download leaves through it.
     Lan,
+}
+
+/// `drift`: how the daemon reacts to queues that another program changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// It applies the plan again.
+    Repair,
+    /// It only reports the difference.
+    Report,
 }
 
 /// The settings of one direction of the device.

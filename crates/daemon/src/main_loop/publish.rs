@@ -4,6 +4,7 @@ use sqm_api::journal::LogKind;
 use sqm_api::status::{ConfigurationStatus, State};
 
 use super::Daemon;
+use crate::rate_watch;
 use crate::reconciler::Outcome;
 use crate::sd_notify;
 use crate::status::Published;
@@ -70,6 +71,8 @@ impl Daemon {
             .find(|section| is_it(&section.interface));
         let Some(section) = section else { return };
         let (state, why) = (section.state, section.why.clone());
+        let controller = before.as_ref().and_then(|before| before.rate_controller.as_ref());
+        let is_silent = controller.is_some_and(|other| other.silent_for_seconds >= other.ends_after_seconds);
         if before.is_some_and(|before| before.state == state && before.why == why) {
             return;
         }
@@ -77,6 +80,13 @@ impl Daemon {
             || state.name().to_owned(),
             |why| format!("{}: {why}", state.name()),
         );
+        let text = match is_silent && section.rate_controller().is_none() {
+            true => format!(
+                "{text}: the other program has not changed the rates for {} s: the daemon keeps them again",
+                rate_watch::SILENCE.0 / 1_000_000_000
+            ),
+            false => text,
+        };
         match state {
             State::Failed | State::Drifted | State::Contested => {
                 self.log(Level::WARN, LogKind::State, Some(interface), text)

@@ -45,9 +45,11 @@ impl Daemon {
         for (interface, rates) in self.shared.rates.take_wanted() {
             let sections = self.reconciler.sections();
             let section = sections.iter().find(|section| section.interface == interface);
-            // If an event has scheduled a check, that check writes the rates, too.
-            let is_shaped =
-                section.is_some_and(|section| section.state == State::Shaped && !section.has_event());
+            // If an event has scheduled a check, that check writes the rates, too. Rates that another program controls are not written.
+            let is_shaped = section.is_some_and(|section| {
+                let is_controlled = section.rate_controller().is_some();
+                section.state == State::Shaped && !section.has_event() && !is_controlled
+            });
             if let Err(error) = self.shaper.set_rates(&interface, rates, is_shaped) {
                 last_error = Some(format!("{interface}: {error}"));
             }

@@ -73,6 +73,7 @@ fn wan0() -> ConfiguredInterface {
     ConfiguredInterface {
         interface: "wan0".to_owned(),
         ifb: "ifb4wan0".to_owned(),
+        rates: [None; 2],
     }
 }
 
@@ -81,6 +82,7 @@ fn check(shaped: Option<u32>, request: Request) -> Action {
         interface: "wan0".to_owned(),
         shaped,
         request,
+        leave_rates: request == Request::Check,
     }
 }
 
@@ -238,6 +240,7 @@ fn removed_interfaces_are_released_and_new_ones_are_shaped() {
     let named = |name: &str| ConfiguredInterface {
         interface: name.to_owned(),
         ifb: format!("ifb4{name}"),
+        rates: [None; 2],
     };
     bench.on(Event::Configured(vec![named("wan1")]));
     assert_eq!(bench.wait(), (Nanos(0), Action::Release("wan0".to_owned())));

@@ -1,7 +1,7 @@
 //! The options of the form's first tab, and those that no form shows.
 
 use super::{Choice, Ignored, Kind, Level, OptionInfo, Tab, choice, words};
-use crate::settings::Facing;
+use crate::settings::{Drift, Facing};
 
 const fn basic(
     name: &'static str,
@@ -20,6 +20,7 @@ pub(super) static ALL: &[&OptionInfo] = &[
     &DOWNLOAD,
     &UPLOAD,
     &FACING,
+    &DRIFT,
     &DEBUG_LOGGING,
     &VERBOSITY,
 ];
@@ -86,6 +87,22 @@ pub(crate) const FACINGS: [Choice<Facing>; 2] = [
         "the upload leaves through the device",
     ),
     choice("lan", Facing::Lan, "the download leaves through the device"),
+];
+
+pub(crate) static DRIFT: OptionInfo = basic(
+    "drift",
+    Level::Expert,
+    Kind::Choice,
+    "If another program changes the queues",
+    "How the daemon reacts. Rates that another program sets again and again, such as cake-autorate, are left alone in either \
+     case.",
+)
+.otherwise("what `sqm daemon --drift` says, which is `repair` unless given")
+.words(|| words(&DRIFTS));
+
+pub(crate) const DRIFTS: [Choice<Drift>; 2] = [
+    choice("repair", Drift::Repair, "set them up again as configured"),
+    choice("report", Drift::Report, "leave them, and report the difference"),
 ];
 
 pub(crate) static DEBUG_LOGGING: OptionInfo = basic(

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
     config: PathBuf,
-    /// How to react when another program has changed the queues.
+    /// How to react when another program has changed the queues of a section without `option drift`.
     #[arg(long, value_name = "WHAT", default_value = "repair")]
     drift: Drift,
     /// Serve metrics for Prometheus at this address of the machine itself (loopback).

@@ -1,8 +1,13 @@
 //! `sqm daemon` on a real kernel: whatever happens to an interface, it is shaped as planned within a second of being
 //! usable, or the status gives the reason.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use sqm_autorate::cake_autorate::CakeAutorate;
+use sqm_autorate::{Bounds, Controller, Sample, Signal};
+use sqm_core::direction::{Direction, PerDirection};
+use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 use sqm_lab::{Clock, Home, Line};
 
 /// Shell functions shared by the scripts: the router's d0, a veth whose peer is in the core, and the daemon.
@@ -353,9 +358,78 @@ fn metrics_of_real_queues_are_openmetrics_and_agree_with_tc() {
     assert!(sample("sqm_tin_arrived_packets_total", 0) >= 5, "{text}");
 }
 
+/// Changes the rates of the CAKEs on d0 and ifb4d0 20 times a second to those in `rates`, by netlink, and asks for the kernel's
+/// answer each time.
+const CONTROLLER: &str = r#"
+import socket, struct, time
+netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+def attribute(kind, value): return struct.pack("HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+def change(device, bits):
+    # RTM_NEWQDISC without NLM_F_CREATE, of the root 1:; TCA_KIND, and TCA_OPTIONS with TCA_CAKE_BASE_RATE64.
+    rate = attribute(2, struct.pack("Q", bits // 8))
+    body = struct.pack("BxxxiIII", 0, device, 0x10000, 0xFFFFFFFF, 0) + attribute(1, b"cake\0") + attribute(2, rate)
+    netlink.send(struct.pack("IHHII", 16 + len(body), 36, 5, 0, 0) + body)
+    error, = struct.unpack_from("i", netlink.recv(4096), 16)
+    if error: print("change:", error)
+upload, download = [socket.if_nametoindex(name) for name in ("d0", "ifb4d0")]
+for line in open("/tmp/rates"):
+    rates = line.split()
+    change(download, int(rates[0])); change(upload, int(rates[1]))
+    time.sleep(0.05)
+"#;
+
+/// The rates of cake-autorate, bit/s, in steps of 50 ms for five minutes: both directions are used fully, and the line's capacity
+/// falls and rises each half minute.
+fn rates_of_cake_autorate() -> String {
+    let mbits = |n: u64| Some(Rate::from_bits_per_sec(n * 1_000_000));
+    let bounds = |least, base, most| Bounds {
+        min: mbits(least),
+        base: mbits(base),
+        max: mbits(most),
+    };
+    let bounds = PerDirection::from([bounds(2, 20, 60), bounds(1, 4, 12)]);
+    let mut controller = CakeAutorate::new(Instant(0), bounds);
+    let mut rates = PerDirection::from([20_000_000, 4_000_000]);
+    let mut text = String::new();
+    for step in 0..6000_u64 {
+        let now = Instant(step * 50_000_000);
+        let capacity = PerDirection::from(match (step / 600) % 2 {
+            0 => [30_000_000, 6_000_000],
+            _ => [10_000_000, 2_000_000],
+        });
+        let is_full = Direction::BOTH
+            .into_iter()
+            .any(|direction| rates[direction] > capacity[direction]);
+        let rtt = Nanos::from_millis(if is_full { 200 } else { 25 });
+        let sent = Instant(now.0.saturating_sub(rtt.0));
+        let reflector = (step % 6) as u16;
+        let signal = Signal::Echo { reflector, sent, rtt };
+        let mut samples = vec![Sample { at: now, signal }];
+        for direction in Direction::BOTH {
+            let passed = rates[direction].min(capacity[direction]);
+            let signal = Signal::Traffic {
+                direction,
+                bytes: Bytes(passed / 160),
+                span: Nanos::from_millis(50),
+            };
+            samples.push(Sample { at: now, signal });
+        }
+        let decision = controller.step(now, &samples);
+        rates = decision.rates.map(|choice| choice.rate.bits_per_sec());
+        text += &format!("{} {}\n", rates.download, rates.upload);
+    }
+    text
+}
+
 #[test]
-fn the_daemon_backs_off_from_a_persistent_program_and_names_its_queues() {
+fn the_daemon_backs_off_from_a_persistent_program_and_leaves_the_rates_to_a_controller() {
     let home = boot();
+    home.write("/tmp/controller.py", CONTROLLER.as_bytes())
+        .expect("a file");
+    let rates = rates_of_cake_autorate();
+    let different: BTreeSet<_> = rates.lines().collect();
+    assert!(different.len() > 300, "{}", different.len());
+    home.write("/tmp/rates", rates.as_bytes()).expect("a file");
     nothing_to_say(
         &home,
         "make_device d0; start_daemon
@@ -375,6 +449,39 @@ fn the_daemon_backs_off_from_a_persistent_program_and_names_its_queues() {
          says report 'd0: drifted'
          tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'repaired, though it should only report'
          grep -q 'planned.*cake' said || cat said
+         kill -TERM $daemon; wait $daemon
+
+         # A person's change of a rate is undone. Those of a controller are not, while a changed overhead is repaired.
+         counts() { sqm status --daemon | grep -q \"repaired: $2)\" || { echo \"$1:\"; sqm status --daemon; }; }
+         start_daemon; within_a_second 'beside a controller'; >log
+         tc qdisc change dev d0 root cake bandwidth 1mbit; within_a_second person; counts person 1
+         python3 controller.py & controller=$!
+         says controller 'another program controls the rates'
+         for n in 2 3 4 5 6; do
+             sleep 45; tc qdisc change dev d0 root cake overhead 40; sleep 1
+             tc qdisc show dev d0 root | grep -q 'overhead 18 mpu 64' || { echo \"overhead $n:\"; tc qdisc show dev d0 root; }
+             counts \"overhead $n\" $n
+         done
+         wait $controller || echo 'the controller failed'
+         counts end 6; [ $(grep -c 'controls the rates' log) = 1 ] || echo 'not said once'
+         sqm status --daemon --json | python3 -c '
+import json, sys
+[interface] = json.load(sys.stdin)[\"interfaces\"]
+other = interface[\"rate_controller\"]
+if (interface[\"state\"], other[\"directions\"], other[\"ends_after_seconds\"]) != (\"shaped\", [\"download\", \"upload\"], 600): print(interface)'
+         sleep 540; tc qdisc show dev d0 root | grep -q 4400Kbit && echo 'taken back too soon'
+         sleep 62; within_a_second silent; counts silent 7
+         grep -q 'the other program has not changed the rates for 600 s' log || echo 'the end is not said'
+
+         # Rates of HTB and TBF, and `option drift`.
+         sed -i 's/best_of_cake/simple/' sqm; kill -HUP $daemon; within_a_second simple
+         for n in 1 2 3 4 5 6 7 8; do tc class change dev d0 classid 1:1 htb rate ${n}mbit ceil ${n}mbit; sleep 0.4; done
+         says htb 'another program controls the rates'; counts htb 7
+         sed -i 's/simple/simplest_tbf/; /option link/d' sqm; echo \"	option drift report\" >>sqm; kill -HUP $daemon; sleep 1
+         for n in 1 2 3 4 5 6 7 8; do tc qdisc change dev d0 root handle 1: tbf rate ${n}mbit burst 5kb latency 300ms; sleep 0.4; done
+         says tbf 'another program controls the rates'; counts tbf 7
+         tc qdisc replace dev d0 root handle 9: fq_codel; says 'option drift' 'd0: drifted'
+         tc qdisc show dev d0 root | grep -q 'fq_codel 9:' || echo 'repaired in spite of the option'
          true",
     );
 }
