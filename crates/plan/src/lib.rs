@@ -19,6 +19,7 @@ pub mod options;
 pub mod plan;
 mod read;
 pub mod recipes;
+pub mod services;
 pub mod settings;
 pub mod side;
 pub mod uci;

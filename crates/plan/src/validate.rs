@@ -18,6 +18,7 @@ use crate::link::LinkLayer;
 use crate::options::{self, Case};
 use crate::plan::Plan;
 use crate::recipes::{self, RecipeError};
+use crate::services;
 use crate::settings::{Mechanism, Script, Settings};
 use crate::side::{DirectionContext, Side};
 use crate::uci;
@@ -41,10 +42,14 @@ pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Ve
 
 /// Reports a section of another kind, which is left out.
 fn foreign(section: &uci::Section<'_>, report: &mut Report) -> bool {
+    if services::is_checked(section, report) {
+        return false;
+    }
     let kind = shortened(section.kind);
-    let meant = nearest(section.kind, ["queue"]);
+    let queue = nearest(section.kind, ["queue"]);
+    let meant = queue.or_else(|| nearest(section.kind, services::kinds()));
     let finding = Finding::at(section.line, format!("unknown section type '{kind}'")).suggest(meant);
-    if meant.is_some() {
+    if queue.is_some() {
         report.error(finding);
     } else {
         report.warning(finding);

@@ -18,11 +18,15 @@ const FLENT: &str = concat!(
 );
 
 /// Commands with the files that they need, each after the beginning of its heading in the page.
-const COMMANDS: [(&str, &str); 22] = [
+const COMMANDS: [(&str, &str); 23] = [
     ("sqm import --json", "sqm import --json eth0.iface.conf"),
     ("sqm plan --json", "sqm plan --config config --json"),
     ("sqm plan --json", "sqm plan --config config --format json"),
     ("sqm plan --diff --json", "sqm plan --config config --diff --json"),
+    (
+        "sqm plan --check --json",
+        "sqm plan --config wrong --check --json",
+    ),
     ("sqm status --json", "sqm status lo --json"),
     ("sqm verify --json", "sqm verify --config config --json"),
     ("sqm doctor --json", "sqm doctor --judge facts --json"),
@@ -139,6 +143,10 @@ fn prepare(folder: &Path) {
         "config",
         "config queue\n\toption enabled '1'\n\toption interface 'lo'\n\toption download '85000'\n\toption upload '10000'\n\
          \toption script 'simple.qos'\n",
+    );
+    write(
+        "wrong",
+        "config queue\n\toption enabled '1'\n\toption interface 'lo'\n",
     );
     write(
         "eth0.iface.conf",

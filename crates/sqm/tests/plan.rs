@@ -64,6 +64,37 @@ fn prints_the_plan_in_each_format() {
 }
 
 #[test]
+fn a_check_names_the_section_and_option_of_each_finding() {
+    let wrong = format!(
+        "config daemon\n\toption drift 'report'\n\n{}\toption blorp '1'\n",
+        GOOD.replace("85000", "85mbt")
+    );
+    let (_, output) = plan(wrong.as_bytes(), &["--check", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr), "");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let error = serde_json::json!({
+        "line": 7, "section": 1, "option": "download", "message": "'85mbt' is not a rate: unknown unit 'mbt'", "suggestion": "85mbit",
+    });
+    assert_eq!(json["errors"], serde_json::json!([error]));
+    let (file, output) = plan(wrong.as_bytes(), &["--check"]);
+    let line = format!(
+        "error: {file}:7: option 'download': '85mbt' is not a rate: unknown unit 'mbt'; did you mean '85mbit'?\n"
+    );
+    assert_eq!((text(&output.stdout), output.status.code()), (&*line, Some(2)));
+
+    let (_, output) = plan(
+        wrong.replace("85mbt", "85mbit").as_bytes(),
+        &["--check", "--json"],
+    );
+    assert!(output.status.success());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["errors"], serde_json::json!([]));
+    assert_eq!(json["warnings"][0]["section"], 1);
+    assert_eq!(json["warnings"][0]["option"], "blorp");
+}
+
+#[test]
 fn each_format_shows_what_moves_the_rates() {
     let autorate = format!(
         "{GOOD}\toption autorate '1'\n\toption min_download '2mbit'\n\toption max_upload '12mbit'\n\

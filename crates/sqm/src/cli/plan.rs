@@ -8,6 +8,7 @@ use serde::Serialize;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe::Observed;
 use sqm_kernel::{diff, render};
+use sqm_plan::diagnostic::Diagnostic;
 use sqm_plan::plan::Plan;
 
 use super::config::Which;
@@ -25,6 +26,7 @@ use sqm_process::failure::Failure;
   sqm plan
   sqm plan --format tc eth0
   sqm plan --diff
+  sqm plan --check --json
   sqm plan --config ./sqm.conf --json")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -38,7 +40,13 @@ pub(crate) struct Args {
     /// Print the changes that `sqm start` would make on this machine; none if the plan is in force already.
     #[arg(long)]
     diff: bool,
+    /// Print the errors and warnings of the file in place of the plan; with --json each with its section and option.
+    #[arg(long, conflicts_with_all = ["diff", "interfaces"])]
+    check: bool,
 }
+
+/// The exit code of a configuration with errors, as of every command.
+const INVALID: u8 = 2;
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
@@ -49,6 +57,9 @@ enum Format {
 
 impl Args {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.check {
+            return self.check();
+        }
         let plans = self.which.plans(&load::links())?;
         let format = if self.json { Format::Json } else { self.format };
         if self.diff {
@@ -73,6 +84,65 @@ impl Args {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Prints what is wrong with the file.
+    fn check(self) -> Result<ExitCode, Failure> {
+        let text = self.which.text()?;
+        let (errors, warnings) =
+            match sqm_configuration::parse_and_plan(text, &self.which.config, &load::links()) {
+                Ok((_, loaded)) => (Vec::new(), loaded.warnings),
+                Err(invalid) => (invalid.0, Vec::new()),
+            };
+        let is_valid = errors.is_empty();
+        if self.json || matches!(self.format, Format::Json) {
+            let [errors, warnings] =
+                [errors, warnings].map(|findings| findings.into_iter().map(FindingJson::from).collect());
+            json::print(&json::object(&CheckJson { errors, warnings }))?;
+        } else {
+            errors.iter().for_each(|error| outln!("error: {error}"));
+            warnings.iter().for_each(|warning| outln!("warning: {warning}"));
+        }
+        Ok(if is_valid {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(INVALID)
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct CheckJson {
+    errors: Vec<FindingJson>,
+    warnings: Vec<FindingJson>,
+}
+
+#[derive(Serialize)]
+struct FindingJson {
+    line: usize,
+    section: Option<usize>,
+    option: Option<String>,
+    message: String,
+    suggestion: Option<String>,
+}
+
+impl From<Diagnostic> for FindingJson {
+    fn from(diagnostic: Diagnostic) -> Self {
+        let Diagnostic {
+            file: _,
+            line,
+            section,
+            option,
+            message,
+            suggestion,
+        } = diagnostic;
+        Self {
+            line,
+            section,
+            option,
+            message,
+            suggestion,
+        }
     }
 }
 
