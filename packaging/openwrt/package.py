@@ -46,7 +46,7 @@ def files(program):
         "etc/config/sqm": own("sqm.config", 0o644),
         "etc/uci-defaults/sqm": own("sqm.uci-defaults"),
     }
-    for name in ("run.sh", "start-sqm", "stop-sqm", "update-available-qdiscs"):
+    for name in ("run.sh", "start-sqm", "stop-sqm", "state-files", "update-available-qdiscs"):
         found[f"usr/lib/sqm/{name}"] = own(f"lib/{name}")
     for name, about in SETUPS.items():
         text = f"# {name}: {about}\n# sqm has this setup compiled in and does not run this file, which only gives LuCI its name.\n"

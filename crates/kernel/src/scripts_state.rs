@@ -1,6 +1,6 @@
 //! The state file that sqm-scripts keeps for each device that it shapes.
 
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -36,13 +36,20 @@ pub(crate) fn path(root: &Path, interface: &str) -> Option<PathBuf> {
     // A name of a device has no slash; another name must not lead out of the folder.
     let file = format!("{}.state", interface.replace('/', "_"));
     let mut paths = FOLDERS.iter().map(|folder| root.join(folder).join(&file));
-    paths.find(|path| path.exists())
+    paths.find(|path| path.exists() && !is_of_sqm(path))
+}
+
+/// A line of the state files that sqm's OpenWrt package writes for other programs (packaging/openwrt/lib/state-files).
+const MARK: &str = "SQM_PROGRAM=\"sqm\"";
+
+fn is_of_sqm(path: &Path) -> bool {
+    let text = fs::read(path).unwrap_or_default();
+    text.split(|byte| *byte == b'\n')
+        .any(|line| line == MARK.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
@@ -63,5 +70,16 @@ mod tests {
         assert!(!read().is_newer_than(Some(&first)));
         fs::write(&file, "SQM_ENABLED=1").unwrap();
         assert!(read().is_newer_than(Some(&first)));
+    }
+
+    #[test]
+    fn a_state_file_of_sqms_own_package_is_not_one_of_sqm_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("var/run/sqm")).unwrap();
+        let file = folder.path().join("var/run/sqm/eth0.state");
+        fs::write(&file, "SQM_PROGRAM=\"sqm\"\nIFACE=\"eth0\"\n").unwrap();
+        assert_eq!(path(folder.path(), "eth0"), None);
+        fs::write(&file, "IFACE=\"eth0\"\n").unwrap();
+        assert_eq!(path(folder.path(), "eth0"), Some(file));
     }
 }

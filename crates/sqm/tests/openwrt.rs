@@ -11,17 +11,52 @@ use sqm_plan::settings::{Leaf, Script};
 /// A stand-in for OpenWrt's `/etc/rc.common`, which runs an init script; it has procd's functions, which are only recorded.
 const RC_COMMON: &str = r#"#!/bin/sh
 script=$1 action=$2; shift 2
+. /lib/functions.sh
 record() { echo "$*" >>@ROOT@/calls; }
-for name in open_instance set_param close_instance send_signal add_reload_trigger; do
+for name in open_instance close_instance send_signal add_reload_trigger; do
     eval "procd_$name() { record procd_$name \"\$@\"; }"
 done
+command=
+procd_set_param() { if [ "$1" = command ]; then shift; command="$*"; else record procd_set_param "$@"; fi; }
+procd_append_param() { shift; command="$command $*"; }
+logger() { shift 4; record logger "$*"; }
+rc_procd() { "$@"; record command "$command"; }
 . "$script"
 case $action in
-    start) start_service "$@"; record procd started ;;
+    start) rc_procd start_service "$@" ;;
     stop) stop_service "$@"; record procd_kill "$(basename "$script")" "$1" ;;
     reload) reload_service "$@" ;;
     *) "$action" "$@" ;;
 esac
+"#;
+
+/// A stand-in for OpenWrt's functions that read a file of UCI. It reads files whose values have single quotes, with LINE_END in
+/// place of the end of a line.
+const FUNCTIONS: &str = r#"#!/bin/sh
+config_load() {
+    awk '
+        BEGIN { q = "\047"; dq = "\042" }
+        function value() { text = $0; sub("^[^" q "]*" q, "", text); sub(q "[^" q "]*$", "", text); gsub("LINE_END", "\n", text); return q text q }
+        $1 == "config" { n++; print "TYPE_" n "=" $2; next }
+        $1 == "option" { print "CONFIG_" n "_" $2 "=" value() }
+        $1 == "list" { print "LIST_" n "_" $2 "=" dq "$LIST_" n "_" $2 " " value() dq }
+        END { print "SECTIONS=" n + 0 }' /etc/config/"$1" >@ROOT@/loaded
+    . @ROOT@/loaded
+}
+config_get() { eval "$1=\${CONFIG_${2}_$3:-\$4}"; }
+config_get_bool() {
+    config_get "$@"
+    eval "case \$$1 in 1 | on | true | yes | enabled) $1=1 ;; 0 | off | false | no | disabled) $1=0 ;; *) $1=\$4 ;; esac"
+}
+config_foreach() {
+    local each=1 type
+    while [ "$each" -le "$SECTIONS" ]; do
+        eval "type=\$TYPE_$each"
+        [ "$type" != "$2" ] || "$1" "$each"
+        each=$((each + 1))
+    done
+}
+config_list_foreach() { local list item; eval "list=\$LIST_${1}_$2"; eval "for item in $list; do $3 \"\$item\"; done"; }
 "#;
 
 /// A package that is unpacked into a root of its own, in which no path of its scripts leads outside.
@@ -53,6 +88,8 @@ impl Router {
                 fs::write(&path, router.rooted(&text)).unwrap();
             }
         }
+        fs::create_dir(router.path("lib")).unwrap();
+        router.script("lib/functions.sh", FUNCTIONS);
         router.script("etc/rc.common", RC_COMMON);
         router.script("usr/bin/sqm", "#!/bin/sh\necho \"sqm $*\" >>@ROOT@/calls\n");
         router.script("usr/bin/uci", "#!/bin/sh\nexit 1\n");
@@ -71,7 +108,8 @@ impl Router {
             .fold(text.to_owned(), |text, folder| {
                 text.replace(folder, &format!("{root}{folder}"))
             });
-        text.replace("@ROOT@", root)
+        text.replace(". /lib/", &format!(". {root}/lib/"))
+            .replace("@ROOT@", root)
     }
 
     fn script(&self, file: &str, text: &str) {
@@ -169,6 +207,7 @@ fn the_package_has_what_programs_beside_sqm_scripts_look_for() {
         "usr/lib/sqm/start-sqm",
         "usr/lib/sqm/stop-sqm",
         "usr/lib/sqm/update-available-qdiscs",
+        "usr/lib/sqm/state-files",
         "usr/lib/sqm/piece_of_cake.qos",
         "usr/lib/sqm/piece_of_cake.qos.help",
         "usr/lib/sqm/best_of_cake.qos",
@@ -302,15 +341,137 @@ fn the_init_script_runs_the_daemon_and_takes_an_interface() {
     let started = router.service(&["start"]);
     // /var/run is in memory: a boot begins without the list.
     assert!(router.path("var/run/sqm/available_qdiscs/cake").exists());
-    let command = format!("procd_set_param command {} daemon --syslog", sqm.display());
+    let command = format!("command {} daemon --syslog", sqm.display());
     assert!(started.contains(&command), "{started:?}");
     assert!(!started.iter().any(|call| call.contains("stdout")), "{started:?}");
     for action in ["start", "stop", "reload"] {
         assert_eq!(router.service(&[action, "eth1"]), [format!("sqm {action} eth1")]);
     }
     assert_eq!(router.service(&["stop"]), ["procd_kill sqm "]);
-    assert_eq!(router.service(&["reload"]), ["procd_send_signal sqm * HUP"]);
+    // procd compares the arguments; if they are the same, the signal is all that the daemon receives.
+    let reloaded = router.service(&["reload"]);
+    assert!(reloaded.contains(&command), "{reloaded:?}");
+    assert!(reloaded.contains(&"procd_set_param reload_signal QUIT".to_owned()));
+    assert_eq!(reloaded.last().unwrap(), "procd_send_signal sqm * HUP");
     assert_eq!(router.service(&["handover"]), ["procd_send_signal sqm * QUIT"]);
+}
+
+/// The command line of a service.
+fn command_line(router: &Router, script: &str) -> String {
+    let script = router.path(script);
+    let calls = router.calls("etc/rc.common", &[script.to_str().unwrap(), "start"], &[]);
+    let command = calls.iter().find_map(|call| call.strip_prefix("command "));
+    let program = router.path("usr/bin/sqm");
+    let command = command.unwrap().strip_prefix(program.to_str().unwrap()).unwrap();
+    let root = router.root.path().to_str().unwrap();
+    command.trim().replace(root, "")
+}
+
+#[test]
+fn the_sections_of_the_services_are_their_arguments() {
+    let router = Router::with_package();
+    let config = |text: &str| fs::write(router.path("etc/config/sqm"), text).unwrap();
+    config(
+        "config daemon\n option drift 'report'\n option metrics '127.0.0.1:9469'\n option log_level 'debug'\n option admin_user 'root'\n \
+         option syslog '0'\nconfig web\n option listen '192.168.1.1:8443'\n option tls '1'\n list name 'router.lan'\n \
+         list name 'two words'\n option user 'nobody'\n option dir '/root/kept'\n option results '/root/results'\n option log_level 'info'\n",
+    );
+    fs::create_dir_all(router.path("etc/default")).unwrap();
+    fs::write(
+        router.path("etc/default/sqm"),
+        "SQM_WEB_OPTIONS='--listen 10.0.0.1:80'\n",
+    )
+    .unwrap();
+    assert_eq!(
+        command_line(&router, "etc/init.d/sqm"),
+        "daemon --drift report --metrics 127.0.0.1:9469 --log-level debug --admin-user root"
+    );
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/sqm-web.init");
+    router.script("etc/init.d/sqm-web", &fs::read_to_string(web).unwrap());
+    assert_eq!(
+        command_line(&router, "etc/init.d/sqm-web"),
+        "web --tls --name router.lan --name two words --listen 192.168.1.1:8443 --user nobody --log-level info --dir /root/kept \
+         --results /root/results"
+    );
+    // Every option of the two sections that the program knows has had its argument.
+    config("");
+    assert_eq!(command_line(&router, "etc/init.d/sqm"), "daemon --syslog");
+    assert_eq!(
+        command_line(&router, "etc/init.d/sqm-web"),
+        "web --listen 10.0.0.1:80 --dir /etc/sqm-web --results /var/lib/sqm-web"
+    );
+}
+
+/// The daemon would end at once, again and again, and shape nothing.
+#[test]
+fn a_value_that_the_daemon_would_refuse_is_left_out() {
+    let router = Router::with_package();
+    for (option, value) in [
+        ("drift", "repot"),
+        ("metrics", "192.0.2.1:80"),
+        ("metrics", "127.0.0.1:80 --socket /x"),
+        ("log_level", "-x"),
+        ("admin_user", "no such user"),
+        ("drift", "reportLINE_ENDrepair"),
+    ] {
+        let text = format!("config daemon\n option {option} '{value}'\n");
+        fs::write(router.path("etc/config/sqm"), text).unwrap();
+        assert_eq!(
+            command_line(&router, "etc/init.d/sqm"),
+            "daemon --syslog",
+            "{option} {value}"
+        );
+    }
+}
+
+#[test]
+fn the_init_scripts_know_every_option_of_the_services() {
+    for (kind, file) in [("daemon", "sqm.init"), ("web", "sqm-web.init")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../packaging/openwrt")
+            .join(file);
+        let script = fs::read_to_string(path).unwrap();
+        for option in sqm_plan::services::options(kind).unwrap() {
+            let is_word =
+                |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_') == option;
+            assert!(script.split_whitespace().any(is_word), "{file}: {option}");
+        }
+    }
+}
+
+/// A file of sqm-scripts is one of assignments, which programs read as a shell does.
+#[test]
+fn interfaces_that_are_to_be_shaped_have_the_files_of_sqm_scripts() {
+    let router = Router::with_package();
+    let config = |text: &str| fs::write(router.path("etc/config/sqm"), text).unwrap();
+    let names = || -> Vec<String> {
+        let all = files(&router.path("var/run/sqm"));
+        all.into_iter()
+            .filter(|name| !name.starts_with("available_qdiscs/"))
+            .collect()
+    };
+    let other = "config queue\n option enabled '0'\n option interface 'eth2'\nconfig queue\n option enabled '1'\n option interface '../x'\n";
+    config(&format!(
+        "config queue\n option enabled 'on'\n option interface 'eth1'\n option download '8.5mbit'\n option upload '10000'\n \
+         option script 'simple.qos$(touch x)'\n option qdisc 'fq_codel'\n option debug_logging '1'\n{other}"
+    ));
+    router.service(&["start"]);
+    assert_eq!(names(), ["eth1.start-sqm.log", "eth1.state"]);
+    let state = fs::read_to_string(router.path("var/run/sqm/eth1.state")).unwrap();
+    let wanted = "SQM_PROGRAM=\"sqm\"\nIFACE=\"eth1\"\nENABLED=\"1\"\nSQM_DEBUG=\"1\"\nUPLINK=\"10000\"\nDOWNLINK=\"8500\"\nQDISC=\"fq_codel\"\n";
+    assert_eq!(state, wanted);
+    let log = fs::read_to_string(router.path("var/run/sqm/eth1.start-sqm.log")).unwrap();
+    assert!(log.starts_with("start-sqm: Log for interface eth1: "), "{log}");
+    // A section that was switched off is gone, and a file of sqm-scripts itself stays.
+    fs::write(router.path("var/run/sqm/eth3.state"), "IFACE=\"eth3\"\n").unwrap();
+    config(other);
+    router.service(&["reload"]);
+    assert_eq!(names(), ["eth1.start-sqm.log", "eth3.state"]);
+    config("config queue\n option enabled '1'\n option interface 'eth4'\n");
+    router.calls("usr/lib/sqm/start-sqm", &[], &[("IFACE", "eth4")]);
+    assert!(names().contains(&"eth4.state".to_owned()));
+    router.service(&["stop"]);
+    assert!(!names().contains(&"eth4.state".to_owned()));
 }
 
 #[test]
