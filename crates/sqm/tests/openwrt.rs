@@ -5,8 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use sqm_plan::settings::{Leaf, Script};
+
+/// The hash by which LuCI looks up the translation of "Basic Settings", as its own po2lmo computes it.
+const BASIC_SETTINGS: usize = 0x7e0634c3;
 
 /// A stand-in for OpenWrt's `/etc/rc.common`, which runs an init script; it has procd's functions, which are only recorded.
 const RC_COMMON: &str = r#"#!/bin/sh
@@ -69,7 +73,7 @@ impl Router {
         let router = Self {
             root: tempfile::tempdir().unwrap(),
         };
-        let (ipk, _) = packages(router.root.path());
+        let ipk = packages().join(IPK);
         let data = unpacked(&ipk, "data.tar.gz", &router.root.path().join("parts"));
         run(Command::new("tar")
             .arg("-xzf")
@@ -120,11 +124,15 @@ impl Router {
 
     /// Puts a recorder in place of the init script. `is_running` is its answer.
     fn record_service(&self, is_running: bool) {
+        self.record("etc/init.d/sqm", is_running);
+    }
+
+    fn record(&self, script: &str, is_running: bool) {
         let answer = i32::from(!is_running);
         let text = format!(
             "#!/bin/sh\necho \"service $*\" >>@ROOT@/calls\n[ \"$1\" != running ] || exit {answer}\n"
         );
-        self.script("etc/init.d/sqm", &text);
+        self.script(script, &text);
     }
 
     /// Runs a file of this root. Returns what was called meanwhile.
@@ -172,16 +180,66 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Builds both packages with a program that only has to be one.
-fn packages(folder: &Path) -> (PathBuf, PathBuf) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/package.py");
-    let out = folder.join("out");
-    let printed = run(Command::new("python3")
-        .arg(script)
-        .args(["/bin/true", "mipsel_24kc"])
-        .arg(out));
-    let mut names = printed.lines().map(PathBuf::from);
-    (names.next().unwrap(), names.next().unwrap())
+/// Builds the packages, once, with a program that only has to be one. Returns their folder.
+fn packages() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openwrt-packages");
+        run(Command::new("python3")
+            .arg(source("package.py"))
+            .args(["/bin/true", "mipsel_24kc"])
+            .arg(&folder)
+            .arg("/bin/true"));
+        folder
+    });
+    &FOLDER
+}
+
+const IPK: &str = "sqm_0.1.0-1_mipsel_24kc.ipk";
+const APK: &str = "sqm-0.1.0-r1.mipsel_24kc.apk";
+
+/// A file of packaging/openwrt.
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../packaging/openwrt")
+        .join(name)
+}
+
+/// An .ipk that is unpacked: the text of a file of its control part, and what its data part holds.
+struct Unpacked {
+    folder: tempfile::TempDir,
+}
+
+impl Unpacked {
+    fn of(package: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ipk = packages().join(package);
+        for part in ["control", "data"] {
+            let archive = unpacked(&ipk, &format!("{part}.tar.gz"), folder.path());
+            let to = folder.path().join(part);
+            fs::create_dir(&to).unwrap();
+            run(Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(to));
+        }
+        Self { folder }
+    }
+
+    fn control(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.folder.path().join("control").join(file)).ok()
+    }
+
+    fn data(&self, file: &str) -> PathBuf {
+        self.folder.path().join("data").join(file)
+    }
+
+    fn has_line(&self, line: &str) -> bool {
+        self.control("control")
+            .unwrap()
+            .lines()
+            .any(|found| found == line)
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().unwrap().permissions().mode() & 0o111 != 0
 }
 
 /// One part of an .ipk.
@@ -194,7 +252,7 @@ fn unpacked(ipk: &Path, part: &str, folder: &Path) -> PathBuf {
 #[test]
 fn the_package_has_what_programs_beside_sqm_scripts_look_for() {
     let folder = tempfile::tempdir().unwrap();
-    let (ipk, _) = packages(folder.path());
+    let ipk = packages().join(IPK);
     let parts = folder.path().join("parts");
     let data = unpacked(&ipk, "data.tar.gz", &parts);
     let names = run(Command::new("tar").arg("-tzf").arg(data));
@@ -226,7 +284,7 @@ fn the_package_has_what_programs_beside_sqm_scripts_look_for() {
     for line in [
         "Architecture: mipsel_24kc",
         "Conflicts: sqm-scripts",
-        "Depends: kmod-sched-core, kmod-sched-cake, kmod-ifb",
+        "Depends: kmod-sched-core, kmod-sched-cake, kmod-ifb, kmod-nft-core",
         "Package: sqm",
         "Provides: sqm-scripts",
     ] {
@@ -236,6 +294,145 @@ fn the_package_has_what_programs_beside_sqm_scripts_look_for() {
         fs::read_to_string(parts.join("conffiles")).unwrap(),
         "/etc/config/sqm\n"
     );
+}
+
+#[test]
+fn the_luci_application_is_a_package_for_each_architecture() {
+    let app = Unpacked::of("luci-app-sqm_0.1.0-1_all.ipk");
+    assert!(app.has_line("Architecture: all") && app.has_line("Depends: luci-base, sqm"));
+    assert!(is_executable(&app.data("usr/libexec/rpcd/sqm")));
+    let mut missing: Vec<String> = files(&source("luci-app-sqm/htdocs"))
+        .into_iter()
+        .map(|file| format!("www/{file}"))
+        .collect();
+    missing.extend(files(&source("luci-app-sqm/root")));
+    assert!(missing.len() > 8);
+    missing.retain(|file| !app.data(file).exists());
+    assert_eq!(missing, [""; 0]);
+    // LuCI looks a text up by its hash: this is that of its own po2lmo for "Basic Settings".
+    let german = fs::read(app.data("usr/lib/lua/luci/i18n/sqm.de.lmo")).unwrap();
+    let number = |at: usize| u32::from_be_bytes(german[at..at + 4].try_into().unwrap()) as usize;
+    let index = number(german.len() - 4);
+    let entries = (index..german.len() - 4).step_by(16);
+    let hashes: Vec<usize> = entries.clone().map(number).collect();
+    assert!(hashes.len() > 150 && hashes.is_sorted());
+    let entry = entries.clone().find(|at| number(*at) == BASIC_SETTINGS).unwrap();
+    let (offset, length) = (number(entry + 8), number(entry + 12));
+    assert_eq!(&german[offset..offset + length], b"Grundeinstellungen");
+}
+
+#[test]
+fn the_page_is_a_package_with_the_full_program() {
+    let page = Unpacked::of("sqm-web_0.1.0-1_mipsel_24kc.ipk");
+    assert!(page.has_line("Architecture: mipsel_24kc") && page.has_line("Depends: sqm"));
+    for file in ["usr/sbin/sqm-web", "etc/init.d/sqm-web"] {
+        assert!(is_executable(&page.data(file)), "{file}");
+    }
+    let kept = fs::read_to_string(page.data("lib/upgrade/keep.d/sqm-web")).unwrap();
+    assert_eq!(kept, "/etc/sqm-web/\n");
+    // A new page takes the place of one that runs; nothing starts by itself.
+    let router = Router::with_package();
+    for (is_running, wanted) in [
+        (true, &["service running", "service restart"][..]),
+        (false, &["service running"]),
+    ] {
+        router.record("etc/init.d/sqm-web", is_running);
+        router.script("parts/page", &page.control("postinst").unwrap());
+        assert_eq!(router.calls("parts/page", &[], &[]), wanted);
+    }
+    router.script("parts/page", &page.control("prerm").unwrap());
+    assert_eq!(router.calls("parts/page", &["upgrade"], &[]), [""; 0]);
+    assert_eq!(
+        router.calls("parts/page", &[], &[]),
+        ["service disable", "service stop"]
+    );
+}
+
+/// The text between `define NAME` and `endef`, with make's `$$` as a shell reads it.
+fn definition<'a>(makefile: &'a str, name: &str) -> Vec<std::borrow::Cow<'a, str>> {
+    let text = makefile.split(&format!("define {name}\n")).nth(1);
+    let text = text.unwrap_or_else(|| panic!("no {name}"));
+    let lines = text.lines().take_while(|line| *line != "endef");
+    lines.map(|line| line.replace("$$", "$").into()).collect()
+}
+
+#[test]
+fn the_feed_makes_the_packages_of_the_script() {
+    let makefile = fs::read_to_string(source("feed/sqm/Makefile")).unwrap();
+    let variable = |name: &str| {
+        makefile
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}:=")))
+            .unwrap()
+    };
+    assert_eq!(variable("PKG_VERSION"), env!("CARGO_PKG_VERSION"));
+    for (name, package) in [("sqm", IPK), ("sqm-web", "sqm-web_0.1.0-1_mipsel_24kc.ipk")] {
+        let unpacked = Unpacked::of(package);
+        let fields = definition(&makefile, &format!("Package/{name}"));
+        let field = |key: &str| {
+            fields
+                .iter()
+                .find_map(|line| line.trim().strip_prefix(key))
+                .unwrap_or_default()
+        };
+        let depends: Vec<&str> = field("DEPENDS:=")
+            .split(' ')
+            .filter_map(|word| word.strip_prefix('+'))
+            .collect();
+        assert!(
+            unpacked.has_line(&format!("Depends: {}", depends.join(", "))),
+            "{depends:?}"
+        );
+        for (key, line) in [("PROVIDES:=", "Provides: "), ("CONFLICTS:=", "Conflicts: ")] {
+            let control = unpacked.control("control").unwrap();
+            let found = control.lines().find_map(|found| found.strip_prefix(line));
+            assert_eq!(field(key), found.unwrap_or_default(), "{name}");
+        }
+        let description = definition(&makefile, &format!("Package/{name}/description"));
+        assert!(unpacked.has_line(&format!("Description: {}", description[0].trim())));
+        for script in ["postinst", "prerm"] {
+            let text = definition(&makefile, &format!("Package/{name}/{script}")).join("\n") + "\n";
+            assert_eq!(Some(text), unpacked.control(script), "{name} {script}");
+        }
+        if let Some(kept) = unpacked.control("conffiles") {
+            let listed = definition(&makefile, &format!("Package/{name}/conffiles")).join("\n") + "\n";
+            assert_eq!(listed, kept);
+        }
+        // Each file of the package has its place in the recipe.
+        let recipe = definition(&makefile, &format!("Package/{name}/install")).join("\n");
+        for file in files(&unpacked.data("")) {
+            let folder = file.rsplit_once('/').unwrap().0;
+            assert!(
+                recipe.contains(&format!("$(1)/{file}"))
+                    || recipe.contains(&format!("$(1)/{folder}/\n"))
+                    || file.contains(".qos"),
+                "{file}"
+            );
+        }
+    }
+    let app = fs::read_to_string(source("luci-app-sqm/Makefile")).unwrap();
+    assert!(app.contains("\nLUCI_DEPENDS:=+luci-base +sqm\n"), "{app}");
+}
+
+/// OpenWrt's build system puts a call of default_prerm before our own script, which stops the services of a package.
+#[test]
+fn an_upgrade_of_a_package_of_the_feed_leaves_the_daemon_running() {
+    let router = Router::with_package();
+    fs::write(
+        router.path("etc/config/sqm"),
+        "config queue\n option enabled '1'\n option interface 'eth1'\n",
+    )
+    .unwrap();
+    router.service(&["start"]);
+    let script = router.path("etc/init.d/sqm");
+    let stop = [script.to_str().unwrap(), "stop"];
+    assert_eq!(
+        router.calls("etc/rc.common", &stop, &[("PKG_UPGRADE", "1")]),
+        [""; 0]
+    );
+    assert!(router.path("var/run/sqm/eth1.state").exists());
+    assert_eq!(router.calls("parts/prerm", &[], &[("PKG_UPGRADE", "1")]), [""; 0]);
+    assert_eq!(router.calls("etc/rc.common", &stop, &[]), ["procd_kill sqm "]);
 }
 
 /// The setups of the package are those of the program, no more and no fewer.
@@ -268,8 +465,7 @@ fn each_qdisc_has_a_file_for_luci() {
 /// apk refuses a package whose data has another hash, and a file whose checksum is not in its header.
 #[test]
 fn the_apk_has_the_hashes_of_its_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_, apk) = packages(folder.path());
+    let apk = packages().join(APK);
     let check = r#"
 import gzip, hashlib, io, sys, tarfile, zlib
 packed = open(sys.argv[1], "rb").read()

@@ -99,4 +99,10 @@ test('only the full program has tune', async (t) => {
     assert.deepEqual(await full.call('features'), { version: 'sqm 0.1.0', tune: true });
     const router = await plugin(t, '[ "$1" != tune ] || exit 2; echo "sqm 0.1.0"\n');
     assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: false });
+    // The package sqm-web brings the full program beside that for routers.
+    await writeFile(join(router.root, 'bin/sqm-web'), `#!/bin/sh\necho "full $*"\n`);
+    await chmod(join(router.root, 'bin/sqm-web'), 0o755);
+    assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: true });
+    await router.call('tune', { host: 'server' });
+    assert.equal((await until(router.call, ({ is_running }) => !is_running)).output, 'full tune server');
 });
