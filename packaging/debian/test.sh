@@ -58,7 +58,7 @@ shaped() { sleep 1; sqm verify >/dev/null && tc qdisc show dev d0 root | grep -q
 # Sends a request to the daemon's socket: method, path, body.
 daemon() {
     perl -MIO::Socket::UNIX -e 'my ($method, $path, $body) = @ARGV;
-        my $s = IO::Socket::UNIX->new("/run/sqm/api.sock") or die "no daemon: $!\n";
+        my $s = IO::Socket::UNIX->new("/var/run/sqm/api.sock") or die "no daemon: $!\n";
         printf $s "%s %s HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", $method, $path, length $body, $body;
         $s->flush; print while <$s>' "$@" >/root/answer 2>&1
     head -n 1 /root/answer | grep -q "HTTP/1.1 2" || fail "$1 $2: $(cat /root/answer)"
@@ -113,7 +113,7 @@ grep -q 8mbit /etc/config/sqm || fail "the configuration is not written"
 echo nonsense >/var/lib/sqm/autorate-d0.learned || fail "there is no folder for state that outlives a restart"
 [ "$(stat -c '%U %a' /var/lib/sqm)" = "root 700" ] || fail "other users may read the learned capacities: $(stat -c '%U %a' /var/lib/sqm)"
 sed -i "s/option interface 'd0'/&\n\toption autorate '1'/" /etc/config/sqm && systemctl reload sqm && sleep 1
-told=$(timeout 2 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new("/run/sqm/api.sock"); print $s "GET /v1/events HTTP/1.0\r\nHost: sqm\r\n\r\n";
+told=$(timeout 2 perl -MIO::Socket::UNIX -e 'my $s = IO::Socket::UNIX->new("/var/run/sqm/api.sock"); print $s "GET /v1/events HTTP/1.0\r\nHost: sqm\r\n\r\n";
     $s->flush; $| = 1; print while <$s>')
 echo "$told" | grep -q '/var/lib/sqm/autorate-d0.learned cannot be used' || fail "the daemon does not read the learned capacities: $told"
 sed -i "/option autorate/d" /etc/config/sqm && systemctl reload sqm
@@ -163,7 +163,7 @@ getent passwd sqm-web >/dev/null && fail "its user is left"
 # useradd and userdel keep copies of the files from before.
 files | grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' >/root/after
 grep -vxE '/etc/(passwd|shadow|group|gshadow|subuid|subgid)-' /root/before | diff - /root/after || fail "files are left"
-for folder in /run/sqm /var/lib/sqm /var/lib/sqm-web /var/log/sqm; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
+for folder in /var/run/sqm /var/lib/sqm /var/lib/sqm-web /var/log/sqm; do [ ! -e $folder ] || fail "a folder is left: $folder"; done
 ls /var/lib/dpkg/info | grep '^sqm\.' && fail "dpkg still has records of the package"
 systemctl --failed --no-legend | grep sqm && fail "a unit is left"
 echo "PASSED: installed, started, shaped, killed, upgraded, removed; nothing is left (exposure:$exposure)"

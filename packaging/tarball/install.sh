@@ -57,7 +57,7 @@ remove() {
         systemctl disable --quiet --now sqm-web.service sqm-serve.service sqm.service || true
     fi
     # Interfaces that were shaped by hand.
-    if [ -z "$destination" ] && [ -d /run/sqm ]; then "$prefix/bin/sqm" stop || true; fi
+    if [ -z "$destination" ] && [ -d /var/run/sqm ]; then "$prefix/bin/sqm" stop || true; fi
     while read -r file; do rm -f "$destination$file"; done <"$list"
     rm -f "$list"
     rmdir "$destination$prefix/share/sqm" 2>/dev/null || true

@@ -24,7 +24,7 @@ before(async () => {
     await lab.on(
         'router',
         `(sqm daemon --config /etc/config/sqm >/run/daemon.log 2>&1 </dev/null &)
-         for _ in $(seq 100); do [ -S /run/sqm/api.sock ] && exit 0; sleep 0.1; done; cat /run/daemon.log >&2; exit 1`,
+         for _ in $(seq 100); do [ -S /var/run/sqm/api.sock ] && exit 0; sleep 0.1; done; cat /run/daemon.log >&2; exit 1`,
     );
     await lab.serve('router', PORT, `sqm web --listen 127.0.0.1:${PORT} --dir /run/web`);
     url = await lab.forward('router', PORT);

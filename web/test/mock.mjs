@@ -246,7 +246,7 @@ export class Mock {
     #status() {
         return {
             unix_ms: Date.now(),
-            daemon: { running: this.daemon, health: this.daemon ? 'ok' : 'absent', error: this.daemon ? null : 'cannot connect to /run/sqm/api.sock', program: '0.0.0', file: '/etc/config/sqm', errors: [], warnings: [] },
+            daemon: { running: this.daemon, health: this.daemon ? 'ok' : 'absent', error: this.daemon ? null : 'cannot connect to /var/run/sqm/api.sock', program: '0.0.0', file: '/etc/config/sqm', errors: [], warnings: [] },
             interfaces: this.#sample().interfaces.map((one) => ({
                 ...one, why: this.state === 'shaped' ? null : 'the kernel refused the change', for_seconds: 4000,
                 ...(this.state === 'paused' ? { paused_for_seconds: 41.2 } : {}), applied: 1, repaired: 0, changes: [],

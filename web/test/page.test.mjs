@@ -695,7 +695,7 @@ test('the settings can be used with the keyboard alone', async (t) => {
 test('the dashboard reports a missing daemon and a failed line', async (t) => {
     const mock = await serve(t, LINE, { daemon: false, state: 'failed' });
     const page = await open(chromium.browser, mock.url);
-    await page.getByText('The sqm daemon is not responding: cannot connect to /run/sqm/api.sock').waitFor();
+    await page.getByText('The sqm daemon is not responding: cannot connect to /var/run/sqm/api.sock').waitFor();
     await page.getByText('the kernel refused the change').waitFor();
     await shot(page, 'dashboard-failed', false);
     await accessible(page);

@@ -35,15 +35,17 @@ impl Place {
     pub fn find(path: &Path) -> Result<Self, Error> {
         let system = |errno| Error::system(path, "find")(errno);
         let mut folder = start(path.as_os_str()).map_err(system)?;
-        let mut rest = components(path.as_os_str());
+        // Each name with whether it comes from the target of a link: then the link is dangling if there is no such entry.
+        let mut rest: VecDeque<(OsString, bool)> =
+            components(path.as_os_str()).map(|name| (name, false)).collect();
         let mut links = 0;
-        while let Some(name) = rest.pop_front() {
+        while let Some((name, is_of_link)) = rest.pop_front() {
             if name == ".." {
                 folder = enter(&folder, &name).map_err(system)?;
                 continue;
             }
             let found = match statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) if links > 0 => {
+                Err(Errno::NOENT) if is_of_link => {
                     return Err(Error::DanglingLink {
                         path: path.to_owned(),
                     });
@@ -65,8 +67,8 @@ impl Place {
                     if target.as_bytes().starts_with(b"/") {
                         folder = start(&target).map_err(system)?;
                     }
-                    for component in components(&target).into_iter().rev() {
-                        rest.push_front(component);
+                    for component in components(&target).rev() {
+                        rest.push_front((component, true));
                     }
                 }
                 _ if rest.is_empty() => {
@@ -171,12 +173,11 @@ fn enter(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-fn components(path: &OsStr) -> VecDeque<OsString> {
+fn components(path: &OsStr) -> impl DoubleEndedIterator<Item = OsString> {
     path.as_bytes()
         .split(|byte| *byte == b'/')
         .filter(|name| !name.is_empty() && *name != b".")
         .map(|name| OsStr::from_bytes(name).to_owned())
-        .collect()
 }
 
 #[cfg(test)]
@@ -206,6 +207,30 @@ mod tests {
         assert!(Place::find(&at("none/file")).unwrap_err().is_not_found());
         assert!(Place::find(&at("none")).unwrap().stat().unwrap().is_none());
         assert!(Place::find(Path::new("/")).is_err());
+    }
+
+    /// As /var/run is a link to /run.
+    #[test]
+    fn a_file_that_does_not_exist_yet_may_be_behind_a_link_to_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("run/sqm")).unwrap();
+        symlink(at("run"), at("absolute")).unwrap();
+        symlink("run", at("relative")).unwrap();
+        symlink("none", at("dangling")).unwrap();
+        for link in ["absolute", "relative"] {
+            let at = |name: &str| at(link).join(name);
+            for new in ["sqm/new", "new", "sqm/../new"] {
+                assert!(
+                    Place::find(&at(new)).unwrap().stat().unwrap().is_none(),
+                    "{link} {new}"
+                );
+            }
+            assert!(Place::entry(&at("sqm/new")).is_ok(), "{link}");
+            assert!(Place::find(&at("none/new")).unwrap_err().is_not_found(), "{link}");
+        }
+        let error = Place::find(&at("dangling/new")).unwrap_err();
+        assert!(matches!(error, Error::DanglingLink { .. }), "{error}");
     }
 
     #[test]

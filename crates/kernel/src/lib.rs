@@ -5,7 +5,7 @@
 //!
 //! All changes go through netlink: devices and queues through `NETLINK_ROUTE`, firewall rules through `NETLINK_NETFILTER`;
 //! driver features are read through `NETLINK_GENERIC`. No command is run: [`render`] only prints a plan as `tc` commands.
-//! Beside netlink, [`state`] keeps records in `/run/sqm`, [`stack`] reads the PPPoE sessions in `/proc`, and [`foreign`]
+//! Beside netlink, [`state`] keeps records in `/var/run/sqm`, [`stack`] reads the PPPoE sessions in `/proc`, and [`foreign`]
 //! looks for the traces of other programs in `/run`.
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,7 @@ use crate::scripts_state::ScriptsState;
 use crate::snapshot::{IngressState, QdiscTree, Snapshot};
 
 /// The default directory of the records.
-pub const DIRECTORY: &str = "/run/sqm";
+pub const DIRECTORY: &str = "/var/run/sqm";
 
 /// Largest record that is read, bytes. A choice: the record of a tree with hundreds of classes has a tenth of it.
 const MAX_RECORD: u64 = 16 << 20;

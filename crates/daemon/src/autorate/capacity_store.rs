@@ -6,8 +6,15 @@ use sqm_autorate::{CapacityByHour, capacity_by_hour};
 use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos};
 
-/// The shortest time between two writes, except at the end of the daemon. A choice that spares flash memory.
+/// The shortest time between two writes, except at the end of the daemon. A choice.
 const WRITE_INTERVAL: Nanos = Nanos::from_millis(600_000);
+/// The shortest time between two writes to a router's flash memory, which each write wears: a day. A choice: after a power failure
+/// the capacities of that day are learned again.
+const FLASH_WRITE_INTERVAL: Nanos = Nanos::from_millis(86_400_000);
+/// OpenWrt has this file. Its /var is in memory.
+const OPENWRT: &str = "/etc/openwrt_release";
+/// The folder in OpenWrt's flash memory.
+const FLASH: &str = "/etc/sqm";
 
 /// Only root may read the file: learned capacities show when people are at home.
 const MODE: u32 = 0o600;
@@ -18,6 +25,8 @@ pub(super) struct CapacityStore {
     /// The file's content.
     written: PerDirection<CapacityByHour>,
     written_at: Instant,
+    /// The shortest time between two writes.
+    interval: Nanos,
     /// Why the file cannot be written.
     error: Option<String>,
     /// The error that was reported last.
@@ -27,7 +36,17 @@ pub(super) struct CapacityStore {
 impl CapacityStore {
     /// Reads the file of an interface. Also returns an error message if the file cannot be used; it then counts as empty.
     pub(super) fn open(state_dir: &Path, interface: &str, now: Instant) -> (Self, Option<String>) {
-        let path = folder(state_dir).join(format!("autorate-{interface}.learned"));
+        let of_service = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+        let place = place(of_service, Path::new(OPENWRT).exists(), state_dir);
+        Self::open_in(place, interface, now)
+    }
+
+    fn open_in(
+        (folder, interval): (PathBuf, Nanos),
+        interface: &str,
+        now: Instant,
+    ) -> (Self, Option<String>) {
+        let path = folder.join(format!("autorate-{interface}.learned"));
         let (written, error) = match read(&path) {
             Ok(learned) => (learned, None),
             Err(error) => {
@@ -45,6 +64,7 @@ impl CapacityStore {
             path,
             written,
             written_at: now,
+            interval,
             error: None,
             reported: None,
         };
@@ -58,7 +78,7 @@ impl CapacityStore {
 
     /// Writes the file if the last write is long enough ago.
     pub(super) fn write_if_due(&mut self, now: Instant, learned: &PerDirection<CapacityByHour>) {
-        if now.since(self.written_at) >= WRITE_INTERVAL {
+        if now.since(self.written_at) >= self.interval {
             self.written_at = now;
             self.write(learned);
         }
@@ -68,6 +88,10 @@ impl CapacityStore {
     pub(super) fn write(&mut self, learned: &PerDirection<CapacityByHour>) {
         if *learned == self.written {
             return;
+        }
+        // OpenWrt has no such folder yet. If it cannot be made, the write fails with the reason.
+        if let Some(folder) = self.path.parent() {
+            let _ = std::fs::create_dir_all(folder);
         }
         let written = sqm_files::replace(&self.path, MODE, capacity_by_hour::write(learned).as_bytes());
         if written.is_ok() {
@@ -89,10 +113,14 @@ impl CapacityStore {
     }
 }
 
-/// The unit's folder for state that outlives a restart of the machine, if systemd names one (`StateDirectory=`); otherwise the
-/// state folder.
-fn folder(state_dir: &Path) -> PathBuf {
-    std::env::var_os("STATE_DIRECTORY").map_or_else(|| state_dir.to_owned(), PathBuf::from)
+/// The folder of learned capacities, and how often it may be written: the service's folder for state that outlives a restart of the
+/// machine, if systemd names one (`StateDirectory=`); on OpenWrt a folder in flash memory; otherwise the state folder.
+fn place(of_service: Option<PathBuf>, is_openwrt: bool, state_dir: &Path) -> (PathBuf, Nanos) {
+    match of_service {
+        Some(folder) => (folder, WRITE_INTERVAL),
+        None if is_openwrt => (PathBuf::from(FLASH), FLASH_WRITE_INTERVAL),
+        None => (state_dir.to_owned(), WRITE_INTERVAL),
+    }
 }
 
 fn read(path: &Path) -> Result<PerDirection<CapacityByHour>, String> {
@@ -113,9 +141,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn on_openwrt_capacities_are_in_flash_memory_which_is_written_once_a_day_and_only_if_they_changed() {
+        let state_dir = Path::new("/var/run/sqm");
+        let of_service = Some(PathBuf::from("/var/lib/sqm"));
+        assert_eq!(place(of_service, true, state_dir).0, Path::new("/var/lib/sqm"));
+        assert_eq!(
+            place(None, false, state_dir),
+            (state_dir.to_owned(), WRITE_INTERVAL)
+        );
+        let (flash, interval) = place(None, true, state_dir);
+        assert_eq!(flash, Path::new("/etc/sqm"));
+
+        let root = tempfile::tempdir().expect("a folder");
+        // A fresh OpenWrt has no such folder.
+        let flash = root.path().join("etc/sqm");
+        let (mut store, error) = CapacityStore::open_in((flash, interval), "wan0", Instant(0));
+        assert_eq!(error, None);
+        let mut writes = 0;
+        for hour in 0..24 * 7 {
+            let mut learned = PerDirection::<CapacityByHour>::default();
+            learned.upload.hours[hour % 24] = Some(Rate::from_kbits_per_sec(hour as u64 / 48 + 1));
+            store.write_if_due(Instant(hour as u64 * 3_600_000_000_000), &learned);
+            writes += usize::from(fs::remove_file(&store.path).is_ok());
+            assert_eq!(store.take_message(), None);
+        }
+        assert!((3..=7).contains(&writes), "{writes}");
+        let learned = store.learned();
+        store.write(&learned);
+        assert!(!store.path.exists(), "nothing changed");
+    }
+
+    #[test]
     fn capacities_survive_a_restart_and_a_damaged_file_is_reported_and_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
-        let open = || CapacityStore::open(folder.path(), "wan0", Instant(0));
+        let place = place(None, false, folder.path());
+        let open = || CapacityStore::open_in(place.clone(), "wan0", Instant(0));
         let (mut store, error) = open();
         assert_eq!((store.learned(), error), (PerDirection::default(), None));
         let mut learned = PerDirection::<CapacityByHour>::default();

@@ -22,8 +22,8 @@ use sqm_process::user;
   sqm daemon
   sqm daemon --metrics 127.0.0.1:9469
   sqm daemon --drift report
-  curl --unix-socket /run/sqm/api.sock http://sqm/v1/status
-  curl --unix-socket /run/sqm/api.sock -X POST http://sqm/v1/apply
+  curl --unix-socket /var/run/sqm/api.sock http://sqm/v1/status
+  curl --unix-socket /var/run/sqm/api.sock -X POST http://sqm/v1/apply
 
 Exit codes: 0 ended by a signal, 1 failed, 2 wrong configuration, 3 needs root")]
 pub(crate) struct Args {

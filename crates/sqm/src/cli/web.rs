@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     tls: bool,
     /// The socket of `sqm daemon`
-    #[arg(long, value_name = "PATH", default_value = "/run/sqm/api.sock")]
+    #[arg(long, value_name = "PATH", default_value = "/var/run/sqm/api.sock")]
     socket: PathBuf,
     /// Folder for the password, the log of changes, the certificate and results of tests
     #[arg(long, value_name = "DIR", default_value = sqm_web::DIR)]

@@ -109,7 +109,7 @@ fn a_device_is_shaped_within_a_second_of_any_event() {
          kill -TERM $daemon; wait $daemon; [ $? = 0 ] || echo \"TERM: exit $?\"
          tc qdisc show dev d0 | grep cake && echo 'TERM leaves the queues'
          ip link show ifb4d0 2>/dev/null && echo 'TERM leaves the ifb'
-         ls /run/sqm | grep -v lock && echo 'TERM leaves files'
+         ls /var/run/sqm | grep -v lock && echo 'TERM leaves files'
          true",
     );
 }
@@ -586,7 +586,7 @@ api() {
     python3 - "$1" "$2" "$3" <<'PYTHON'
 import json, socket, sys
 method, path, body = sys.argv[1:]
-s = socket.socket(socket.AF_UNIX); s.connect("/run/sqm/api.sock")
+s = socket.socket(socket.AF_UNIX); s.connect("/var/run/sqm/api.sock")
 s.sendall(f"{method} /v1{path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 answer = b"".join(iter(lambda: s.recv(65536), b"")).decode()
 print(answer.split("\r\n\r\n", 1)[1])
@@ -605,7 +605,7 @@ is_stopped() {
 pause() {
     python3 - "$1" "$2" >/tmp/pause <<'PYTHON' &
 import json, socket, sys
-s = socket.socket(socket.AF_UNIX); s.connect("/run/sqm/api.sock")
+s = socket.socket(socket.AF_UNIX); s.connect("/var/run/sqm/api.sock")
 body = json.dumps({"interface": sys.argv[1], "seconds": int(sys.argv[2])})
 s.sendall(f"POST /v1/pause HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 for part in iter(lambda: s.recv(65536), b""): print(part.decode(), flush=True)
@@ -662,7 +662,7 @@ fn a_rollback_does_not_start_an_interface_stopped_by_hand_and_every_pause_ends()
              api POST /apply '{{\"interface\":\"d0\"}}' >/dev/null; is_verified 'shaped again after a stop'
              pause d0 120; sqm stop >/dev/null; kill $client; wait $client 2>/dev/null; sleep 3
              is_stopped 'stopped at the end of a pause' d0; api POST /apply '{{\"interface\":\"d0\"}}' >/dev/null
-             sqm start --config sqm >/dev/null; sleep 1; is_verified 'started'; ls /run/sqm/*.paused 2>/dev/null
+             sqm start --config sqm >/dev/null; sleep 1; is_verified 'started'; ls /var/run/sqm/*.paused 2>/dev/null
              pause d0 120; kill -KILL $daemon; wait $daemon $client 2>/dev/null; tc qdisc show dev d0 | grep cake
              start_daemon; within_a_second 'the next daemon'
              kill -TERM $daemon; wait $daemon; true"
@@ -691,7 +691,7 @@ fn an_applied_reload_stays_in_force_whatever_happens_to_the_file() {
              # `sqm start` with another file does not change the daemon's configuration, and its queues are repaired.
              sections 4900 >foreign; sqm start --config /tmp/foreign >/dev/null; sleep 1; holds 'foreign' d0 4800Kbit
              kill -HUP $daemon; sleep 1; holds 'HUP' d0 9Mbit
-             kill -TERM $daemon; wait $daemon; [ -e /run/sqm/applied ] && echo 'something is left'; true"
+             kill -TERM $daemon; wait $daemon; [ -e /var/run/sqm/applied ] && echo 'something is left'; true"
         ),
     );
 }
@@ -711,7 +711,7 @@ pub(crate) fn all_are_released(shaped: usize, devices: usize) {
              for n in $(seq 300); do [ $(sqm status --daemon 2>/dev/null | grep -c ': shaped') = {shaped} ] && break; sleep 1; done
              [ $(tc qdisc | grep -c cake) = $((2 * {shaped})) ] || echo \"$(tc qdisc | grep -c cake) queues\"
              kill -TERM $daemon; wait $daemon || echo \"exit $?\"
-             tc qdisc | grep cake; ip -o link show type ifb | grep ifb4s; ls /run/sqm | grep json
+             tc qdisc | grep cake; ip -o link show type ifb | grep ifb4s; ls /var/run/sqm | grep json
              true"
         ),
     );
@@ -734,7 +734,7 @@ fn own_changes_count_as_applied_and_changes_of_others_as_repaired_but_not_cakes_
          sed -i s/4100/4200/ sqm
          bash -c 'printf \"POST /v1/apply HTTP/1.0\\r\\nContent-Length: 0\\r\\n\\r\\n\" | python3 -c \"
 import socket, sys
-s = socket.socket(socket.AF_UNIX); s.connect(\\\"/run/sqm/api.sock\\\"); s.sendall(sys.stdin.buffer.read()); s.recv(100)\"'
+s = socket.socket(socket.AF_UNIX); s.connect(\\\"/var/run/sqm/api.sock\\\"); s.sendall(sys.stdin.buffer.read()); s.recv(100)\"'
          within_a_second 'apply'; counts apply 3 0
          tc qdisc del dev d0 root; within_a_second 'others'; counts others 4 1
 
@@ -859,7 +859,7 @@ fn one_bad_section_does_not_take_the_others_with_it() {
         "# Without a configuration the daemon waits and answers; the first one is written by another program, or by the API.
          mv sqm good; start_daemon; sleep 1
          sqm status --daemon >said || cat said; grep -q 'there is no configuration /tmp/sqm yet' log || cat log
-         make_device d0; make_device d1; api() { curl -s --unix-socket /run/sqm/api.sock http://x/v1/configuration \"$@\"; }
+         make_device d0; make_device d1; api() { curl -s --unix-socket /var/run/sqm/api.sock http://x/v1/configuration \"$@\"; }
          api | grep -q revision || api
          cp good sqm; within_a_second 'the file has come'
          kill $daemon; wait $daemon; rm sqm

@@ -263,10 +263,10 @@ fn a_change_that_cuts_the_connection_is_rolled_back() {
         .script_on(
             "router",
             "set +e; cd /tmp
-             wait_for_it() { while [ ! -e /run/sqm/unconfirmed ]; do sleep 0.05; done; }
-             begin() { rm -f /run/sqm/unconfirmed
+             wait_for_it() { while [ ! -e /var/run/sqm/unconfirmed ]; do sleep 0.05; done; }
+             begin() { rm -f /var/run/sqm/unconfirmed
                  setsid sqm start --confirm $1 --config first >said 2>&1 </dev/null & started=$!
-                 wait_for_it; inside=$(cat /run/sqm/unconfirmed); }
+                 wait_for_it; inside=$(cat /var/run/sqm/unconfirmed); }
              begin 3; kill -HUP $inside; wait $started; echo \"hung up: $?\"
              . ./look.sh >hung-up
              begin 300; kill -HUP $inside; sqm confirm; wait $started; echo \"confirmed: $?\"
@@ -274,7 +274,7 @@ fn a_change_that_cuts_the_connection_is_rolled_back() {
              begin 300; kill -TERM $inside; wait $started; echo \"ended: $?\"
              . ./look.sh >ended
              begin 300; kill -KILL $inside; wait $started
-             while [ -e /run/sqm/unconfirmed ] || [ -e /run/sqm/undoing ]; do sleep 0.05; done
+             while [ -e /var/run/sqm/unconfirmed ] || [ -e /var/run/sqm/undoing ]; do sleep 0.05; done
              . ./look.sh >killed
              sqm start --config first; sqm verify --config first",
         )
@@ -396,7 +396,7 @@ fn another_program_that_owns_the_queues_is_named() {
     // sqm-scripts takes over later, and its state file shows that.
     home.script_on(
         "router",
-        "tc qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /run/sqm; : >/run/sqm/d0.state",
+        "tc qdisc replace dev d0 root handle 9: fq_codel; mkdir -p /var/run/sqm; : >/var/run/sqm/d0.state",
     )
     .expect("tc works");
     let verified = home

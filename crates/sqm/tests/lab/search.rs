@@ -46,7 +46,7 @@ const ASK: &str = r#"
 import socket, sys
 method, path, body = (sys.argv[1:] + [""])[:3]
 sock = socket.socket(socket.AF_UNIX)
-sock.connect("/run/sqm/api.sock")
+sock.connect("/var/run/sqm/api.sock")
 sock.sendall(f"{method} {path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
 answer = b""
 while more := sock.recv(65536):

@@ -172,13 +172,13 @@ fn learned_capacities_outlive_the_daemon() {
         start(&home, REFLECTORS);
         home.script("sleep 1").expect("a second");
     };
-    again("cp /run/sqm/autorate-wan0.learned /tmp/learned");
+    again("cp /var/run/sqm/autorate-wan0.learned /tmp/learned");
     let kept = home.script("cat /tmp/learned").expect("a file");
     assert!(kept.contains("download") && kept.contains("upload"), "{kept}");
     let [(down, _), _] = rates(&home, "learned");
     assert!(down >= 0.8 * found, "{down} of {found}: {kept}");
 
-    again("echo nonsense >/run/sqm/autorate-wan0.learned");
+    again("echo nonsense >/var/run/sqm/autorate-wan0.learned");
     let [(down, _), _] = rates(&home, "nothing known");
     assert!((19.0..=21.0).contains(&down), "as the file says: {down}");
     is_replayed_as_it_was(&home);

@@ -89,7 +89,7 @@ fn check_against(line: &Line, layer: &str, server: &str) -> Value {
 /// Prints everything that tune could leave behind: queues, devices, records, files and processes.
 const TRACES: &str = "traces() {
     tc -n router qdisc show; tc -n router filter show dev wan0 ingress; ip -n router -o link | cut -d: -f2
-    for file in /run/sqm/*.json /etc/config/*; do echo $file; cat $file; done 2>/dev/null
+    for file in /var/run/sqm/*.json /etc/config/*; do echo $file; cat $file; done 2>/dev/null
     pgrep -af 'sqm tune' || echo 'no search runs'
 }
 ended() { for i in $(seq 100); do pgrep -f 'sqm tune' >/dev/null || return 0; sleep 0.1; done; }

@@ -19,7 +19,7 @@ fn boot(line: &str, config: &str) -> Home {
     }
     home.spawn("router", &["sh", "-c", "exec sqm daemon >/tmp/daemon.log 2>&1"])
         .expect("the daemon starts");
-    home.script_on("router", "until [ -S /run/sqm/api.sock ]; do sleep 0.1; done")
+    home.script_on("router", "until [ -S /var/run/sqm/api.sock ]; do sleep 0.1; done")
         .expect("the daemon answers");
     let web = ["sqm", "web", "--dir", "/run/sqm-web"];
     home.spawn_server("router", &web, 8080).expect("sqm web starts");
