@@ -9,6 +9,8 @@ use sqm_plan::diagnostic::Diagnostic;
 use sqm_plan::settings::Settings;
 use sqm_plan::{Configuration, Loaded, RateOverrides};
 
+use crate::own_script;
+
 /// A text and the configuration that it holds.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
@@ -21,12 +23,14 @@ pub struct Parsed {
 pub struct Invalid(pub Vec<Diagnostic>);
 
 impl Parsed {
-    /// Parses a text. `file` is for the messages only.
+    /// Parses a text. `file` is for the messages, and says where the texts are that `option script` may name.
     ///
     /// # Errors
     /// The text is not in UCI's format. Other errors are found by [`Parsed::plan`], all of them together.
     pub fn of(text: Vec<u8>, file: &Path) -> Result<Self, Invalid> {
-        let configuration = Configuration::parse(&text, &file.display().to_string()).map_err(Invalid)?;
+        let source = |name: &str| own_script::read(name, file);
+        let configuration =
+            Configuration::parse_with(&text, &file.display().to_string(), &source).map_err(Invalid)?;
         Ok(Self { text, configuration })
     }
 

@@ -11,7 +11,7 @@ use crate::line::ConfiguredLine;
 use crate::plan::Plan;
 use crate::plan::moving::MovingRates;
 use crate::settings::Settings;
-use crate::{read, uci, validate};
+use crate::{own, read, uci, validate};
 
 /// A configuration file that was read, with the settings of its sections and what is wrong with them.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,18 @@ impl Configuration {
     /// # Errors
     /// Text that is not in UCI's format.
     pub fn parse(text: &[u8], file_name: &str) -> Result<Self, Vec<Diagnostic>> {
+        Self::parse_with(text, file_name, &own::none)
+    }
+
+    /// Like [`Configuration::parse`], with a source of the texts that `option script` may name.
+    ///
+    /// # Errors
+    /// Text that is not in UCI's format.
+    pub fn parse_with(
+        text: &[u8],
+        file_name: &str,
+        source: own::Source<'_>,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut report = Report::new(file_name);
         let document = match uci::Document::parse_bytes(text) {
             Ok(document) => document,
@@ -70,7 +82,7 @@ impl Configuration {
         let mut sections: Vec<Settings> = Vec::new();
         let mut enabled = 0;
         for section in validate::queues(&document, &mut report) {
-            let Some(settings) = read::section(&section, &mut report) else {
+            let Some(settings) = read::section(&section, source, &mut report) else {
                 continue;
             };
             enabled += usize::from(settings.enabled);

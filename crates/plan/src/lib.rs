@@ -16,6 +16,7 @@ pub mod line_rate;
 pub mod link;
 mod option_value;
 pub mod options;
+pub mod own;
 pub mod plan;
 mod read;
 pub mod recipes;

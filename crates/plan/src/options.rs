@@ -27,7 +27,7 @@ pub(crate) use basic::{
     CHECK_BOXES, DEBUG_LOGGING, DOWNLOAD, DRIFT, DRIFTS, ENABLED, FACING, FACINGS, INTERFACE, UPLOAD,
     VERBOSITY,
 };
-pub(crate) use cake::CAKE;
+pub(crate) use cake::{CAKE, ISOLATIONS, TINS};
 pub(crate) use leaf::{
     AUTOFLOW, BURST, BURST_OF_BOTH, ECN, ECN_CHOICES, LIMIT, QUANTUM, QUANTUM_OF_BOTH, TARGET, WORDS,
 };
@@ -201,6 +201,14 @@ fn words<T>(choices: &[Choice<T>]) -> Vec<Word> {
         .iter()
         .filter_map(|choice| Some((choice.word, choice.about?)))
         .collect()
+}
+
+/// The word of a value in its table.
+pub(crate) fn word_of<T: Copy + PartialEq>(choices: &[Choice<T>], value: T) -> &'static str {
+    let mut choices = choices.iter();
+    choices
+        .find(|choice| choice.value == value)
+        .map_or("", |choice| choice.word)
 }
 
 /// An option that exists for each direction.

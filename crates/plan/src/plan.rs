@@ -6,9 +6,11 @@
 
 pub mod moving;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sqm_core::filter::{Address, Condition as Fields, Masked};
 pub use sqm_core::handle::Handle;
 use sqm_core::spec::{Class, Qdisc, Stab};
 use sqm_core::units::Nanos;
@@ -258,6 +260,8 @@ pub enum Condition {
         /// The destination's port; else the source's.
         destination: bool,
     },
+    /// Header fields of IPv4 or IPv6, all of which must fit. Ports are those of packets without IP options.
+    Fields(Fields),
 }
 
 /// A 32-bit word of the packet that a `u32` filter compares.
@@ -307,8 +311,56 @@ impl Condition {
                 };
                 vec![protocol, port]
             }
+            Self::Fields(fields) => keys_of_fields(&fields, ipv6),
         }
     }
+}
+
+/// The words of a header that hold these fields.
+fn keys_of_fields(fields: &Fields, is_ipv6: bool) -> Vec<Key> {
+    let mut keys: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+    let mut add = |at: u32, value: u32, mask: u32| {
+        let key = keys.entry(at).or_default();
+        (key.0, key.1) = (key.0 | value, key.1 | mask);
+    };
+    if let Some(Masked { value, mask }) = fields.ds_field {
+        let shift = if is_ipv6 { 20 } else { 16 };
+        add(0, u32::from(value) << shift, u32::from(mask) << shift);
+    }
+    if let Some(protocol) = fields.transport {
+        let (at, shift) = if is_ipv6 { (4, 8) } else { (8, 16) };
+        add(at, u32::from(protocol) << shift, 0xff << shift);
+    }
+    let (source_at, destination_at, ports_at) = if is_ipv6 { (8, 24, 40) } else { (12, 16, 20) };
+    for (address, at) in [(fields.source, source_at), (fields.destination, destination_at)] {
+        match address {
+            Some(Masked {
+                value: Address::V4(value),
+                mask: Address::V4(mask),
+            }) => add(at, value, mask),
+            Some(Masked {
+                value: Address::V6(value),
+                mask: Address::V6(mask),
+            }) => {
+                for word in 0..4 {
+                    let part = |bits: u128| (bits >> (96 - 32 * word)) as u32;
+                    if part(mask) != 0 {
+                        add(at + 4 * word, part(value), part(mask));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    for (port, shift) in [(fields.source_port, 16), (fields.destination_port, 0)] {
+        if let Some(Masked { value, mask }) = port {
+            add(ports_at, u32::from(value) << shift, u32::from(mask) << shift);
+        }
+    }
+    let keys = keys
+        .into_iter()
+        .map(|(at, (value, mask))| Key { at, value, mask });
+    keys.collect()
 }
 
 /// One table of the firewall, family `inet`, that belongs to one interface.

@@ -9,6 +9,8 @@ use sqm_core::units::{Rate, shortened};
 use crate::diagnostic::{Finding, Report};
 use crate::link::LinkLayer;
 use crate::options::{self, OptionInfo, PerSide};
+use crate::own::{self, OwnScript};
+use crate::recipes;
 use crate::settings::{
     Autorate, CakeOption, CakeValue, DirectionSettings, Facing, Leaf, Limits, Link, Reflector, Script,
     Settings,
@@ -21,9 +23,13 @@ use crate::value;
 ///
 /// A value that cannot be read is replaced by a plain one in the answer, so that the rest can still be checked; the
 /// error in the report keeps it from being used. `None` if nothing more can be said without the value.
-pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option<Settings> {
+pub(crate) fn section(
+    section: &uci::Section<'_>,
+    source: own::Source<'_>,
+    report: &mut Report,
+) -> Option<Settings> {
     report.disabled = false;
-    let mut reader = Reader::of(section, report);
+    let mut reader = Reader::of(section, source, report);
     // A value that is neither on nor off is an error; the rest of such a section is then checked as if it were on.
     let is_given = reader.text(&options::ENABLED).is_some();
     let enabled = reader.given(&options::ENABLED, value::switch).unwrap_or(is_given);
@@ -54,7 +60,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
         let option = options::find(name)?;
         Some((option.name, given.line))
     });
-    Some(Settings {
+    Some(recipes::own::with_uses(Settings {
         section: section.index,
         line: section.line,
         enabled,
@@ -73,7 +79,7 @@ pub(crate) fn section(section: &uci::Section<'_>, report: &mut Report) -> Option
         autorate,
         debug_logging,
         verbosity,
-    })
+    }))
 }
 
 /// Most reflectors of a section, a choice: each is probed several times a second, and a few are enough.
@@ -92,11 +98,13 @@ struct Reader<'a, 'r> {
     given: BTreeMap<&'a str, Given<'a>>,
     /// Options that are probably meant by names that are none, with that name and its line.
     misspelt: BTreeMap<&'static str, (&'a str, usize)>,
+    /// The texts that `option script` may name.
+    source: own::Source<'r>,
     report: &'r mut Report,
 }
 
 impl<'a, 'r> Reader<'a, 'r> {
-    fn of(section: &uci::Section<'a>, report: &'r mut Report) -> Self {
+    fn of(section: &uci::Section<'a>, source: own::Source<'r>, report: &'r mut Report) -> Self {
         let mut given: BTreeMap<&str, Given<'_>> = BTreeMap::new();
         for &uci::Setting {
             line,
@@ -141,6 +149,7 @@ impl<'a, 'r> Reader<'a, 'r> {
             section_line: section.line,
             given,
             misspelt: BTreeMap::new(),
+            source,
             report,
         }
     }
@@ -357,14 +366,38 @@ impl<'a, 'r> Reader<'a, 'r> {
     fn script(&mut self, side: Side) -> Option<Script> {
         let option = self.own_or_both(&options::SCRIPT, side, &options::SCRIPT_OF_BOTH);
         if !self.is_given(option) {
-            let list = Script::ALL.map(Script::file_name).join(", ");
-            self.missing(option, &format!("choose one of {list}"));
+            let list: Vec<&str> = Script::built_in().map(Script::file_name).collect();
+            self.missing(option, &format!("choose one of {}", list.join(", ")));
         }
-        self.given(option, value::script)
+        let name = self.text(option)?.to_owned();
+        if !name.ends_with(own::ENDING) {
+            return self.given(option, value::script);
+        }
+        if let Some(fault) = value::own_name_fault(&name) {
+            self.error(option, fault);
+            return None;
+        }
+        let file = match (self.source)(&name) {
+            Ok(file) => file,
+            Err(message) => {
+                self.error(option, Finding::of_value(message));
+                return None;
+            }
+        };
+        let path = file.path.clone();
+        match OwnScript::parse(&name, file) {
+            Ok(own) => Some(Script::Own(own)),
+            Err(errors) => {
+                for error in errors {
+                    self.error(option, recipes::own::finding(&path, error));
+                }
+                None
+            }
+        }
     }
 
     /// The leaf of a direction. A setup script that is CAKE has no leaf: a word for it has no effect, even if it is unknown.
-    fn leaf(&mut self, side: Side, script: Option<Script>) -> Option<Leaf> {
+    fn leaf(&mut self, side: Side, script: Option<&Script>) -> Option<Leaf> {
         let both = &options::QDISC_OF_BOTH;
         let option = self.own_or_both(&options::QDISC, side, both);
         let Some(text) = self.text(option) else {
@@ -383,7 +416,7 @@ impl<'a, 'r> Reader<'a, 'r> {
 
     fn direction(&mut self, side: Side, rate: Option<Rate>) -> Option<DirectionSettings> {
         let script = self.script(side);
-        let qdisc = self.leaf(side, script);
+        let qdisc = self.leaf(side, script.as_ref());
         // A quantum for both directions takes precedence over a burst for one of them.
         let burst = self.number(&options::BURST_OF_BOTH);
         let quantum = self.given_number(&options::QUANTUM_OF_BOTH).unwrap_or(burst);

@@ -6,6 +6,7 @@ pub mod hfsc_lite;
 pub mod hfsc_litest;
 pub mod layer_cake;
 mod leaf;
+pub(crate) mod own;
 pub mod piece_of_cake;
 pub mod simple;
 pub mod simplest;
@@ -17,6 +18,7 @@ use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
 use crate::framing;
+use crate::own::TextError;
 use crate::plan::{Handle, Plan, PlannedQdisc, Tree};
 use crate::settings::{Script, Settings};
 use crate::side::{DirectionContext, Side};
@@ -28,13 +30,22 @@ pub fn auto_target(rate: Rate) -> (Nanos, Nanos) {
     (Nanos::from_micros(target), Nanos::from_micros(interval))
 }
 
-/// An error in the words that the user appended to a direction's leaf (`eqdisc_opts`, `iqdisc_opts`).
+/// An error in what the user wrote for the queues of a direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipeError {
-    /// The direction that the words are for.
+    /// The direction.
     pub side: Side,
-    /// The error; positions are within the option's value.
-    pub error: ParseError,
+    /// The error.
+    pub fault: Fault,
+}
+
+/// The text that has the error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The words that the user appended to the leaf (`eqdisc_opts`, `iqdisc_opts`); positions are within the option's value.
+    Words(ParseError),
+    /// The setup script of the user's own.
+    Text(Vec<TextError>),
 }
 
 /// The root qdisc of every tree.
@@ -46,7 +57,15 @@ pub(crate) const ROOT: Handle = Handle::new(1, 0);
 /// If the grammar of the leaf does not accept the user's words.
 pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
     let tree = |side: Side| {
-        let make = match side.of(settings).script {
+        let context = DirectionContext {
+            settings,
+            side,
+            device,
+        };
+        if side.of(settings).rate.is_none() {
+            return Ok(None);
+        }
+        let make = match &side.of(settings).script {
             Script::PieceOfCake => piece_of_cake::tree,
             Script::LayerCake => layer_cake::tree,
             Script::BestOfCake => best_of_cake::tree,
@@ -55,17 +74,17 @@ pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
             Script::SimplestTbf => simplest_tbf::tree,
             Script::HfscLite => hfsc_lite::tree,
             Script::HfscLitest => hfsc_litest::tree,
+            Script::Own(own) => {
+                return own::tree(&own.text, context).map_err(|errors| RecipeError {
+                    side,
+                    fault: Fault::Text(errors),
+                });
+            }
         };
-        let context = DirectionContext {
-            settings,
+        make(context).map(Some).map_err(|error| RecipeError {
             side,
-            device,
-        };
-        side.of(settings)
-            .rate
-            .map(|_| make(context))
-            .transpose()
-            .map_err(|error| RecipeError { side, error })
+            fault: Fault::Words(error),
+        })
     };
     let [leaving, arriving] = [&settings.egress, &settings.ingress].map(|d| d.script.file_name());
     Ok(Plan {
@@ -86,7 +105,10 @@ pub fn plan(settings: &Settings, device: &Device) -> Result<Plan, RecipeError> {
 /// True if this direction gets one CAKE for each hardware queue: the settings ask for it, the setup script can, and the
 /// device has several queues.
 pub(crate) fn is_multi_queue(settings: &Settings, side: Side, device: &Device) -> bool {
-    let takes = side.of(settings).script.is_cake();
+    let takes = match &side.of(settings).script {
+        Script::Own(own) => own.uses("CAKE"),
+        script => script.is_cake(),
+    };
     let queues = match side {
         Side::Egress => device.queues.0,
         Side::Ingress => device.queues.1,
@@ -149,7 +171,11 @@ fn notes(settings: &Settings, device: &Device) -> Vec<String> {
             continue;
         }
         notes.extend(framing::header_note(context).filter(|note| !notes.contains(note)));
-        if settings.use_mq && context.direction().is_cake() && !is_multi_queue(settings, side, device) {
+        let has_cake = match &context.direction().script {
+            Script::Own(own) => own.uses("CAKE"),
+            _ => context.direction().is_cake(),
+        };
+        if settings.use_mq && has_cake && !is_multi_queue(settings, side, device) {
             let packets = match side {
                 Side::Egress => "leaving",
                 Side::Ingress => "arriving",

@@ -13,6 +13,7 @@ use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
 use crate::link::{LinkLayer, Preset};
+use crate::own::OwnScript;
 
 pub use cake::{CakeOption, CakeValue};
 pub use reflector::{Reflector, ReflectorProtocol};
@@ -229,7 +230,7 @@ pub enum Mechanism {
 }
 
 /// The setup scripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Script {
     /// CAKE with one tin in each direction.
     PieceOfCake,
@@ -247,11 +248,13 @@ pub enum Script {
     HfscLite,
     /// HFSC with one class and one leaf.
     HfscLitest,
+    /// A text of `tc` commands of the user's own.
+    Own(OwnScript),
 }
 
 impl Script {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
+    /// Those that are built in.
+    pub const BUILT_IN: [Self; 8] = [
         Self::BestOfCake,
         Self::PieceOfCake,
         Self::LayerCake,
@@ -262,14 +265,24 @@ impl Script {
         Self::HfscLitest,
     ];
 
+    /// Those that are built in.
+    pub(crate) fn built_in() -> impl Iterator<Item = &'static Self> + Clone {
+        static ALL: [Script; 8] = Script::BUILT_IN;
+        ALL.iter()
+    }
+
     /// True if the queue is CAKE whatever `qdisc` says.
-    pub(crate) const fn is_cake(self) -> bool {
-        matches!(self, Self::PieceOfCake | Self::LayerCake | Self::BestOfCake)
+    pub(crate) fn is_cake(&self) -> bool {
+        match self {
+            Self::Own(own) => own.uses("CAKE_FRAMING"),
+            script => matches!(script, Self::PieceOfCake | Self::LayerCake | Self::BestOfCake),
+        }
     }
 
     /// The word of the option.
-    pub const fn file_name(self) -> &'static str {
+    pub fn file_name(&self) -> &str {
         match self {
+            Self::Own(own) => &own.text.name,
             Self::PieceOfCake => "piece_of_cake.qos",
             Self::LayerCake => "layer_cake.qos",
             Self::BestOfCake => "best_of_cake.qos",

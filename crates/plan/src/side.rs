@@ -38,8 +38,8 @@ impl Side {
     /// True if the other direction has the same setup script and leaf and is looked at first: an option for both directions is
     /// then judged once.
     pub(crate) fn is_same_as_egress(self, settings: &Settings) -> bool {
-        let queues = |direction: &DirectionSettings| (direction.script, direction.qdisc);
-        self == Self::Ingress && queues(&settings.egress) == queues(&settings.ingress)
+        let (egress, ingress) = (&settings.egress, &settings.ingress);
+        self == Self::Ingress && egress.script == ingress.script && egress.qdisc == ingress.qdisc
     }
 
     /// The option that holds the rate of this side.
@@ -90,10 +90,10 @@ impl<'a> DirectionContext<'a> {
             (_, Mechanism::TcStab) => Some(Mechanism::TcStab),
             (_, Mechanism::HtbPrivate) => {
                 let has_it = !direction.is_cake()
-                    && matches!(
-                        direction.script,
-                        Script::Simple | Script::Simplest | Script::SimplestTbf
-                    );
+                    && match &direction.script {
+                        Script::Own(own) => own.uses("HTB_FRAMING"),
+                        script => matches!(script, Script::Simple | Script::Simplest | Script::SimplestTbf),
+                    };
                 let fits = self.overhead_above_kernels_length() >= 0;
                 Some(if has_it && fits {
                     Mechanism::HtbPrivate

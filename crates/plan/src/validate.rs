@@ -8,7 +8,6 @@ mod words;
 use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
-use sqm_core::spec::ParseError;
 use sqm_core::spec::cake::{MPU, OVERHEAD};
 use sqm_core::units::shortened;
 
@@ -17,7 +16,7 @@ use crate::diagnostic::{Finding, Report};
 use crate::link::LinkLayer;
 use crate::options::{self, Case};
 use crate::plan::Plan;
-use crate::recipes::{self, RecipeError};
+use crate::recipes::{self, Fault, RecipeError, own};
 use crate::services;
 use crate::settings::{Mechanism, Script, Settings};
 use crate::side::{DirectionContext, Side};
@@ -65,9 +64,10 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
         let message = "neither direction has a rate: nothing is shaped";
         report.warning(Finding::at(settings.line, message));
     }
-    if !framing_fits {
+    if !framing_fits || !own::check(settings, device, report) {
         return None;
     }
+    own::report_without_effect(settings, report);
 
     let mut plans = [settings, &settings.without_options()]
         .map(|settings| recipes::plan(settings, device))
@@ -87,20 +87,19 @@ pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report
             }
             Some(plan)
         }
-        (Err(RecipeError { side, error }), _) => {
-            refused(settings, side, error, report);
+        (Err(RecipeError { side, fault }), _) | (Ok(_), Err(RecipeError { side, fault })) => {
+            refused(settings, side, fault, report);
             // The first direction's words hide the other's: look at those alone, so that both are reported.
             let mut other = settings.clone();
             match side {
                 Side::Egress => other.egress.options.clear(),
                 Side::Ingress => other.ingress.options.clear(),
             }
-            if let Err(RecipeError { side, error }) = recipes::plan(&other, device) {
-                refused(settings, side, error, report);
+            if let Err(RecipeError { side, fault }) = recipes::plan(&other, device) {
+                refused(settings, side, fault, report);
             }
             None
         }
-        (Ok(_), Err(_)) => None,
     }
 }
 
@@ -236,6 +235,9 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
                 settings,
                 device,
             };
+            if own::is_judged(&case) {
+                continue;
+            }
             for rule in option.ignored.iter().filter(|rule| (rule.applies)(&case)) {
                 let message = format!("ignored: {}", case.reason(rule));
                 let line = settings.line_of(option.name);
@@ -245,7 +247,12 @@ fn ignored(settings: &Settings, device: &Device, report: &mut Report) {
     }
 }
 
-fn refused(settings: &Settings, side: Side, error: ParseError, report: &mut Report) {
+/// Reports an error in what the user wrote for the queues of a direction.
+fn refused(settings: &Settings, side: Side, fault: Fault, report: &mut Report) {
+    let error = match fault {
+        Fault::Words(error) => error,
+        Fault::Text(errors) => return own::report_errors(settings, side, errors, report),
+    };
     let option = options::WORDS.on(side).name;
     let message = format!("{} (word {})", error.reason(), error.index + 1);
     report.error(

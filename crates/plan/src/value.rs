@@ -8,6 +8,7 @@ use sqm_core::units::{Bytes, Nanos, Rate, shortened};
 
 use crate::diagnostic::Finding;
 use crate::line_rate;
+use crate::own::{ENDING, FOLDERS};
 use crate::settings::{LOG_FOLDER, Leaf, Script, Target};
 
 /// A word that an option takes, with the value that it stands for.
@@ -75,19 +76,53 @@ const OTHER_SCRIPTS: [(&str, &str); 3] = [
 
 /// The file name of a setup script.
 pub(crate) fn script(text: &str) -> Result<Script, Finding> {
-    let scripts = Script::ALL.into_iter();
-    named(text, scripts, Script::file_name).map_err(|names| {
+    let mut scripts = Script::built_in();
+    let found = scripts.clone().find(|script| script.file_name() == text);
+    found.cloned().ok_or_else(|| {
+        let names = scripts.by_ref().map(Script::file_name);
+        let names: Vec<&str> = names.collect();
         let list = names.join(", ");
-        let message = format!(
-            "unknown script '{}': sqm has setup scripts of its own and runs no others; choose one of {list}",
-            shortened(text)
-        );
+        let shown = shortened(text);
         let name = text.rsplit('/').next().unwrap_or(text).trim_end_matches(".qos");
+        let message = format!(
+            "unknown script '{shown}': sqm runs no shell scripts; choose one of {list}, or write a text of tc commands of your own, \
+             such as 'mine.tc'"
+        );
         let mut others = OTHER_SCRIPTS.iter();
         let other = others.find(|(other, _)| *other == name);
         let meant = other.map(|(_, name)| *name).or_else(|| nearest(text, names));
         Finding::of_value(message).suggest(meant)
     })
+}
+
+/// The error in the name of a text of the user's own, if it has one.
+pub(crate) fn own_name_fault(name: &str) -> Option<Finding> {
+    /// Most bytes of a name, a choice: file systems take 255.
+    const MAX_BYTES: usize = 100;
+    let shown = shortened(name);
+    if name.contains('/') {
+        let [first, second] = FOLDERS;
+        let message = format!(
+            "'{shown}' has a folder: write the name alone, which is looked for in {first} and {second}"
+        );
+        let bare = name
+            .rsplit('/')
+            .next()
+            .filter(|bare| own_name_fault(bare).is_none());
+        return Some(Finding::of_value(message).suggest(bare));
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
+    if name.starts_with('.') || name.len() > MAX_BYTES || !name.chars().all(is_plain) {
+        let message =
+            format!("'{shown}' is not the name of a file: letters, digits and . _ - +, such as 'mine.tc'");
+        return Some(Finding::of_value(message));
+    }
+    let stem = name.strip_suffix(ENDING).unwrap_or(name);
+    let mut scripts = Script::built_in().map(Script::file_name);
+    let built_in = scripts.find(|script| script.strip_suffix(".qos") == Some(stem))?;
+    let message =
+        format!("'{shown}' has the name of the built-in {built_in}: give the file a name of its own");
+    Some(Finding::of_value(message).suggest(Some(built_in)))
 }
 
 /// The name of a queueing discipline for the leaves.

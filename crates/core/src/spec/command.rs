@@ -135,11 +135,13 @@ fn place(f: &mut fmt::Formatter<'_>, parent: Option<Handle>) -> fmt::Result {
 
 fn qdisc(mut words: Words<'_>) -> Result<QdiscNode, ParseError> {
     let (mut parent, mut handle, mut stab, mut is_root) = (None, None, None, false);
+    let mut seen = Seen::default();
     loop {
         let before = words.clone();
         let Some(word) = words.next() else {
             return Err(words.at_end(ParseErrorKind::UnknownQdisc));
         };
+        seen.once(&words, word)?;
         match word.text {
             "dev" => _ = words.value(word, "a device, such as eth0")?,
             "root" => is_root = true,
@@ -166,11 +168,13 @@ fn qdisc(mut words: Words<'_>) -> Result<QdiscNode, ParseError> {
 fn class(mut words: Words<'_>) -> Result<ClassNode, ParseError> {
     const KEYWORDS: [&str; 5] = ["dev", "parent", "classid", "htb", "hfsc"];
     let (mut parent, mut id) = (None, None);
+    let mut seen = Seen::default();
     loop {
         let Some(word) = words.next() else {
             let missing = "'htb' or 'hfsc'";
             return Err(words.at_end(ParseErrorKind::Incomplete { missing }));
         };
+        seen.once(&words, word)?;
         match word.text {
             "dev" => _ = words.value(word, "a device, such as eth0")?,
             "parent" => parent = Some(handle_of(&mut words, word, "parent")?),
@@ -187,6 +191,41 @@ fn class(mut words: Words<'_>) -> Result<ClassNode, ParseError> {
             }
             _ => return Err(words.unknown(word, ParseErrorKind::UnknownWord, KEYWORDS.into_iter())),
         }
+    }
+}
+
+/// The words of a command that were read already, so that none is accepted twice.
+#[derive(Default)]
+struct Seen(u16);
+
+impl Seen {
+    /// Words that give the place of a qdisc, a class or a filter.
+    const WORDS: [&'static str; 11] = [
+        "dev",
+        "root",
+        "parent",
+        "handle",
+        "classid",
+        "stab",
+        "protocol",
+        "prio",
+        "pref",
+        "preference",
+        "flowid",
+    ];
+
+    /// Notes a word. An error if the word was there before: `tc` refuses most of these, and takes the last of the others.
+    fn once(&mut self, words: &Words<'_>, word: Word<'_>) -> Result<(), ParseError> {
+        let Some(at) = Self::WORDS.iter().position(|known| *known == word.text) else {
+            return Ok(());
+        };
+        let bit = 1 << at;
+        if self.0 & bit != 0 {
+            let reason = "the word stands twice";
+            return Err(words.error(word, ParseErrorKind::Contradiction { reason }));
+        }
+        self.0 |= bit;
+        Ok(())
     }
 }
 
@@ -257,6 +296,11 @@ mod tests {
             ("", "tc needs 'qdisc', 'class' or 'filter'"),
             ("qdisc delete root", "unknown tc keyword 'delete'"),
             ("qdisc add pfifo", "tc needs either 'root' or 'parent'"),
+            ("qdisc add parent 1: parent 2: pfifo", "tc: the word stands twice"),
+            (
+                "filter add dev a dev b parent 1: matchall classid 1:1",
+                "tc: the word stands twice",
+            ),
             ("qdisc add root", "the name of a queueing discipline is missing"),
             ("class add parent 1: htb rate 1mbit", "tc needs 'classid'"),
             (

@@ -203,7 +203,7 @@ const RTTS: [super::Word; 8] = [
     ("interplanetary", "an hour: no active queue management"),
 ];
 
-const TINS: [Choice<Tins>; 5] = [
+pub(crate) const TINS: [Choice<Tins>; 5] = [
     choice("besteffort", Tins::Besteffort, "one: all packets alike"),
     choice("precedence", Tins::Precedence, "eight, by the old IP precedence"),
     choice("diffserv3", Tins::Diffserv3, "three: bulk, best effort, voice"),
@@ -215,7 +215,7 @@ const TINS: [Choice<Tins>; 5] = [
     choice("diffserv8", Tins::Diffserv8, "eight"),
 ];
 
-const ISOLATIONS: [Choice<Isolation>; 8] = [
+pub(crate) const ISOLATIONS: [Choice<Isolation>; 8] = [
     choice("flowblind", Isolation::Flowblind, "none: one queue for all"),
     choice("srchost", Isolation::Srchost, "senders"),
     choice("dsthost", Isolation::Dsthost, "receivers"),

@@ -188,7 +188,7 @@ const NO_TOKEN_BUCKET: &str = "{script} has no token bucket in this direction";
 
 /// True if HTB shapes the direction.
 fn is_htb(case: &super::Case<'_>) -> bool {
-    let script = case.side.of(case.settings).script;
+    let script = &case.side.of(case.settings).script;
     matches!(script, Script::Simple | Script::Simplest) && !case.is_cake()
 }
 

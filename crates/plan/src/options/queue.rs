@@ -33,7 +33,8 @@ pub(crate) static SCRIPT_OF_BOTH: OptionInfo = queue(
     Level::Basic,
     Kind::Choice,
     "Setup script",
-    "The kind of queues to set up. best_of_cake is recommended; the others are those of sqm-scripts.",
+    "The kind of queues to set up. best_of_cake is recommended; the others are those of sqm-scripts. Or the name of a text of tc \
+     commands of your own, such as mine.tc.",
 )
 .words(scripts)
 .otherwise("none: it must be given")
@@ -210,7 +211,7 @@ pub(crate) static MARK_MASK: OptionInfo = queue(
 }]);
 
 fn scripts() -> Vec<Word> {
-    let about = |script: Script| match script {
+    let about = |script: &Script| match script {
         Script::BestOfCake => "cake, with settings for each direction: recommended",
         Script::PieceOfCake => "cake with one class: the usual choice of sqm-scripts",
         Script::LayerCake => "cake with three classes by DSCP",
@@ -219,10 +220,11 @@ fn scripts() -> Vec<Word> {
         Script::SimplestTbf => "a token bucket: for the slowest processors",
         Script::HfscLite => "HFSC with three classes",
         Script::HfscLitest => "HFSC with one class",
+        Script::Own(_) => "",
     };
-    Script::ALL
+    Script::built_in()
         .map(|script| (script.file_name(), about(script)))
-        .to_vec()
+        .collect()
 }
 
 fn leaves() -> Vec<Word> {

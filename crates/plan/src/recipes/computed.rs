@@ -8,19 +8,19 @@ use crate::side::DirectionContext;
 /// CoDel's target, microseconds: 5 ms, or on a slow line the time of one large packet, 33 ATM cells of 53 bytes.
 ///
 /// Less than a packet's own time would make CoDel drop from a queue of one.
-pub(super) fn target_micros(rate: Rate) -> u64 {
+pub(crate) fn target_micros(rate: Rate) -> u64 {
     /// Microseconds that 33 cells take at 1 kbit/s.
     const LARGE_PACKET_AT_1_KBIT: u64 = 33 * 53 * 8 * 1000;
     (LARGE_PACKET_AT_1_KBIT / rate.kbits_per_sec().max(1)).max(5000)
 }
 
 /// CoDel's interval, microseconds: the usual 100 ms, longer by as much as the target is.
-pub(super) const fn interval_micros(target_micros: u64) -> u64 {
+pub(crate) const fn interval_micros(target_micros: u64) -> u64 {
     95_000 + target_micros
 }
 
 /// The number of queues in a leaf that `autoflow` chooses: as many as a line of that rate may keep busy.
-pub(super) fn flows(rate: Rate) -> u32 {
+pub(crate) fn flows(rate: Rate) -> u32 {
     /// Least kilobits per second, and flows.
     const STEPS: [(u64, u32); 8] = [
         (100_000, 1024),
@@ -40,7 +40,7 @@ pub(super) fn flows(rate: Rate) -> u32 {
 }
 
 /// HTB's burst; a duration of 0 leaves it to `tc`.
-pub(super) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
+pub(crate) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
     match context.direction().burst_micros {
         0 => default_burst(context),
         micros => Bytes(burst(context.rate(), micros, context.device.mtu).into()),
@@ -49,7 +49,7 @@ pub(super) fn htb_burst(context: DirectionContext<'_>) -> Bytes {
 
 /// The burst that `tc` gives a class of HTB without one: one packet, of 1600 bytes unless the words have its size (`mtu`), as
 /// they do where each class counts the framing.
-pub(super) fn default_burst(context: DirectionContext<'_>) -> Bytes {
+pub(crate) fn default_burst(context: DirectionContext<'_>) -> Bytes {
     const LARGEST_PACKET: u32 = 1600;
     Bytes(match context.mechanism() {
         Some(Mechanism::HtbPrivate) => context.settings.link.table_mtu.into(),
@@ -58,7 +58,7 @@ pub(super) fn default_burst(context: DirectionContext<'_>) -> Bytes {
 }
 
 /// HTB's quantum, bytes.
-pub(super) fn quantum(context: DirectionContext<'_>) -> u32 {
+pub(crate) fn quantum(context: DirectionContext<'_>) -> u32 {
     burst(
         context.rate(),
         context.direction().quantum_micros,
@@ -68,7 +68,7 @@ pub(super) fn quantum(context: DirectionContext<'_>) -> u32 {
 
 /// A token bucket's burst or quantum, bytes: the bytes that pass at the rate in `micros` microseconds, and at least one
 /// packet with 48 bytes of overhead in ATM cells, or nothing could be sent.
-pub(super) fn burst(rate: Rate, micros: u32, mtu: u32) -> u32 {
+pub(crate) fn burst(rate: Rate, micros: u32, mtu: u32) -> u32 {
     let by_time = u64::from(micros).saturating_mul(rate.kbits_per_sec()) / 8000;
     let packet = (u64::from(mtu) + 48).div_ceil(48) * 53;
     u32::try_from(by_time.max(packet)).unwrap_or(u32::MAX)

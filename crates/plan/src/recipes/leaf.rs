@@ -26,6 +26,25 @@ pub(super) fn below(parent: Handle, handle: Handle, qdisc: Qdisc) -> PlannedQdis
     }
 }
 
+/// The limit of a leaf: packets, or bytes for bfifo.
+pub(crate) fn limit(context: DirectionContext<'_>, leaf: Leaf) -> u32 {
+    let limit = context.direction().limit;
+    match leaf {
+        // An option counts bytes here; the default counts packets.
+        Leaf::Bfifo => limit.unwrap_or_else(|| LIMIT.saturating_mul(context.device.mtu)),
+        Leaf::Sfq => limit.unwrap_or(LIMIT).max(2),
+        _ => limit.unwrap_or(LIMIT),
+    }
+}
+
+/// The number of queues in the leaf of a class that may send at `share`.
+pub(crate) fn flows(context: DirectionContext<'_>, share: Rate) -> u32 {
+    match context.settings.autoflow {
+        true => computed::flows(share),
+        false => 1024,
+    }
+}
+
 /// The leaf of a class that may send at `share`, as the settings ask for it. The user's words come last.
 ///
 /// The number of flows follows the class's rate, target and interval the direction's, as in sqm-scripts.
@@ -36,12 +55,8 @@ pub(super) fn qdisc(
 ) -> Result<Qdisc, ParseError> {
     let direction = context.direction();
     let rate = context.rate();
-    let limit = direction.limit.unwrap_or(LIMIT);
-    let flows = if context.settings.autoflow {
-        computed::flows(share)
-    } else {
-        1024
-    };
+    let limit = limit(context, direction.qdisc);
+    let flows = flows(context, share);
     let (target, interval) = match direction.target {
         Target::Auto => {
             let (target, interval) = auto_target(rate);
@@ -84,19 +99,12 @@ pub(super) fn qdisc(
             })
         }
         Leaf::Sfq => Qdisc::Sfq(Sfq {
-            limit: limit.max(2),
+            limit,
             flows,
             ..Sfq::default()
         }),
         Leaf::Pfifo => Qdisc::Pfifo(Fifo { limit: Some(limit) }),
-        // An option counts bytes here; the default counts packets.
-        Leaf::Bfifo => Qdisc::Bfifo(Fifo {
-            limit: Some(
-                direction
-                    .limit
-                    .unwrap_or_else(|| LIMIT.saturating_mul(context.device.mtu)),
-            ),
-        }),
+        Leaf::Bfifo => Qdisc::Bfifo(Fifo { limit: Some(limit) }),
     };
     qdisc.apply(&direction.options)?;
     Ok(qdisc)

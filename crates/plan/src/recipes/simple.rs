@@ -85,13 +85,15 @@ pub(super) fn firewall(settings: &Settings, device: &Device) -> Option<Firewall>
         here(Side::Egress),
         here(Side::Ingress) && settings.squash_dscp.unwrap_or(true),
     );
-    (marks_leaving || erases_dscp).then(|| Firewall {
+    let mut firewall = Firewall {
         table: Firewall::table_of(&device.name),
         interface: device.name.clone(),
         mask: settings.mark_mask,
         marks_leaving,
         erases_dscp,
-    })
+    };
+    super::own::add_firewall(settings, &mut firewall);
+    (firewall.marks_leaving || firewall.erases_dscp).then_some(firewall)
 }
 
 /// The direction's rate divided by `parts`, at least 1 kbit/s.

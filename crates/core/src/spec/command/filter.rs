@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use super::super::words::{ParseError, ParseErrorKind, Word, Words};
-use super::{bad, handle_of, place};
+use super::{Seen, bad, handle_of, place};
 use crate::filter::{Address, Condition, Filter, Masked};
 use crate::handle::Handle;
 use crate::narrow::{fits_u8, fits_u16, fits_u32, low_u16, low_u32, low_u64};
@@ -148,11 +148,13 @@ pub(super) fn filter(mut words: Words<'_>) -> Result<FilterNode, ParseError> {
         preference: None,
         mark: None,
     };
+    let mut seen = Seen::default();
     loop {
         let Some(word) = words.next() else {
             let missing = "'u32', 'fw', 'flower' or 'matchall'";
             return Err(words.at_end(ParseErrorKind::Incomplete { missing }));
         };
+        seen.once(&words, word)?;
         match word.text {
             "dev" => _ = words.value(word, "a device, such as eth0")?,
             "root" => head.parent = None,
