@@ -405,30 +405,34 @@ fn a_grade_never_improves_when_a_percentile_gets_worse() {
         &|rtt| rtt.max(1100.0),
     ];
     let (mut compared, mut worse, mut letters) = (0, 0, [0; 6]);
-    for result in &results {
+    let shares = [1.0, 0.5, 0.06, 0.011, 0.002];
+    let cases: Vec<_> = shares
+        .iter()
+        .flat_map(|slowest| changes.map(|change| (*slowest, change)))
+        .collect();
+    for (index, result) in results.iter().enumerate() {
         // Recorded tests are short, and a verdict would refuse them for that.
         let Some(before) = Grade::of(result) else { continue };
         letters[place(&before)] += 1;
-        for slowest in [1.0, 0.5, 0.06, 0.011, 0.002] {
-            for change in changes {
-                let after = Grade::of(&changed(result, slowest, change)).expect("a grade");
-                assert!(
-                    place(&after) >= place(&before),
-                    "{} became {}",
-                    before.to_text(),
-                    after.to_text()
-                );
-                for (was, is) in before.uses.iter().zip(&after.uses) {
-                    assert!(is.qoo <= was.qoo, "{was:?} became {is:?}");
-                }
-                worse += usize::from(place(&after) > place(&before));
-                compared += 1;
+        // A third of the cases for each result: all of them would take a quarter of a minute.
+        for (slowest, change) in cases.iter().skip(index % 3).step_by(3) {
+            let after = Grade::of(&changed(result, *slowest, *change)).expect("a grade");
+            assert!(
+                place(&after) >= place(&before),
+                "{} became {}",
+                before.to_text(),
+                after.to_text()
+            );
+            for (was, is) in before.uses.iter().zip(&after.uses) {
+                assert!(is.qoo <= was.qoo, "{was:?} became {is:?}");
             }
+            worse += usize::from(place(&after) > place(&before));
+            compared += 1;
         }
     }
     assert!(letters.iter().all(|count| *count > 0), "{letters:?}");
     assert!(
-        compared > 6000 && worse > 500,
+        compared > 2000 && worse > 170,
         "{worse} of {compared} grades became worse"
     );
 }
