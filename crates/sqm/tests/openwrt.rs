@@ -690,6 +690,33 @@ fn the_calls_of_sqm_scripts_reach_the_program() {
     );
 }
 
+/// The LuCI application in OpenWrt's feed refuses to save a section with a value of another form than its own.
+#[test]
+fn the_luci_application_of_sqm_scripts_can_save_the_shipped_section() {
+    let router = Router::with_package();
+    router.service(&["start"]);
+    let text = fs::read_to_string(router.path("etc/config/sqm")).unwrap();
+    let value = |option: &str| {
+        let mut options = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("option "));
+        let found = options.find_map(|line| line.strip_prefix(option)?.trim().strip_prefix('\''));
+        found
+            .and_then(|value| value.strip_suffix('\''))
+            .unwrap_or_else(|| panic!("no {option}"))
+    };
+    for rate in ["download", "upload"] {
+        assert!(value(rate).bytes().all(|byte| byte.is_ascii_digit()), "{rate}");
+    }
+    assert!(["0", "1"].contains(&value("enabled")));
+    assert!(["none", "ethernet", "atm"].contains(&value("linklayer")));
+    let names = |folder: &str| files(&router.path(folder));
+    assert!(names("var/run/sqm/available_qdiscs").contains(&value("qdisc").to_owned()));
+    let script = value("script");
+    assert!(names("usr/lib/sqm").contains(&script.to_owned()), "{script}");
+    assert!(names("usr/lib/sqm").contains(&format!("{script}.help")));
+}
+
 #[test]
 fn the_shipped_configuration_shapes_nothing() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openwrt/sqm.config");

@@ -541,7 +541,7 @@ const served: Record<string, string> = {
     'option.linklayer_adaptation_mechanism': 'Berechnung der Paketgröße durch',
     'option.linklayer_adaptation_mechanism.about': 'Was die Paketgröße auf der Leitung berechnet: cake, wo es verwendet wird, sonst eine Größentabelle.',
     'option.debug_logging': 'Ausführliches Protokoll',
-    'option.debug_logging.about': 'Eine Option von sqm-scripts, hier ohne Wirkung: Jeder Befehl meldet, was er getan hat.',
+    'option.debug_logging.about': 'Das Paket von OpenWrt schreibt dann beim Start seines Dienstes den Plan nach /var/run/sqm/SCHNITTSTELLE.start-sqm.log. Sonst hat es keine Wirkung, weil jeder Befehl meldet, was er tat.',
     'option.verbosity': 'Ausführlichkeit des Protokolls',
     'option.verbosity.about': 'Eine Option von sqm-scripts, hier ohne Wirkung: Jeder Befehl meldet, was er getan hat.',
     'option.autoflow': 'Weniger Warteschlangen auf langsamen Leitungen',

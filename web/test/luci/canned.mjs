@@ -10,7 +10,7 @@ const queue = (device, rate, sent) => ({
 /** The status of one interface; its counters grow with `n`. */
 export const status = (n, interfaceName = 'eth1') => ({
     interfaces: [{ version: 1, interface: interfaceName, owner: 'sqm', egress: queue(interfaceName, 10e6, n * 1_000_000), ingress: queue(`ifb4${interfaceName}`, 85e6, n * 9_000_000) }],
-    error: '',
+    error: "warning: /etc/config/sqm:7: option 'blorp': ignored: sqm has no such option\nsqm: there is no network device eth2",
 });
 
 export const daemon = {
@@ -18,7 +18,7 @@ export const daemon = {
         version: 1, program: '0.1.0', process: 1234, health: 'degraded',
         configuration: { file: '/etc/config/sqm', errors: ["/etc/config/sqm:4: option 'download': '85mbt' is not a rate"], warnings: ["/etc/config/sqm:7: option 'blorp': ignored: sqm has no such option"] },
         interfaces: [
-            { interface: 'eth1', state: 'shaped', why: null, for_seconds: 3723.4, applied: 1, repaired: 2, changes: [], device: null },
+            { interface: 'eth1', state: 'shaped', why: null, for_seconds: 3723.4, applied: 1, repaired: 2, changes: [], device: null, rate_controller: { directions: ['download'], for_seconds: 60, silent_for_seconds: 1, ends_after_seconds: 600 } },
             { interface: 'eth2', state: 'waiting', why: 'there is no device eth2', for_seconds: 12, applied: 0, repaired: 0, changes: [], device: null },
         ],
     },

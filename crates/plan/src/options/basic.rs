@@ -110,12 +110,13 @@ pub(crate) static DEBUG_LOGGING: OptionInfo = basic(
     Level::Expert,
     Kind::Switch,
     "Debug logging",
-    "An option of sqm-scripts without effect here, because every command reports what it did.",
+    "OpenWrt's package then writes the plan into /var/run/sqm/INTERFACE.start-sqm.log when its service starts. It has no other \
+     effect, because every command reports what it did.",
 )
 .default("0")
 .ignored(&[Ignored {
     when: "it is on",
-    reason: "there is no log file: every command prints what it did, and fails with the reason",
+    reason: "only OpenWrt's package writes a log file: every command prints what it did, and fails with the reason",
     applies: |case| case.settings.debug_logging,
 }]);
 

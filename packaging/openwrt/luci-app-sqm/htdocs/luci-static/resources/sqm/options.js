@@ -51,7 +51,7 @@ return baseclass.extend({
 		{
 			name: 'debug_logging', tab: 'basic', level: 'expert', kind: 'switch',
 			title: _('Debug logging'),
-			about: _('An option of sqm-scripts without effect here, because every command reports what it did.'),
+			about: _('OpenWrt\'s package then writes the plan into /var/run/sqm/INTERFACE.start-sqm.log when its service starts. It has no other effect, because every command reports what it did.'),
 			standard: '0',
 		},
 		{

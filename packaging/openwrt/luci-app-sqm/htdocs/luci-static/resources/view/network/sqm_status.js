@@ -117,7 +117,7 @@ return view.extend({
 		const rows = daemon.interfaces.map((one) => [
 			one.interface,
 			STATES[one.state] ?? one.state,
-			one.why ?? '',
+			one.why ?? (one.rate_controller == null ? '' : _('another program sets the rates')),
 			'%t'.format(one.for_seconds),
 			String(one.repaired)
 		]);
@@ -136,8 +136,12 @@ return view.extend({
 	},
 
 	showQueues({ interfaces, error }) {
-		if (!Array.isArray(interfaces)) {
-			dom.content(this.places.queues, E('p', {}, [ error || _('There are no queues.') ]));
+		// The daemon's part of the page has the warnings.
+		const missing = (error ?? '').split('\n').filter((line) => line && !line.startsWith('warning: ')).join('\n');
+
+		if (!Array.isArray(interfaces) || interfaces.length == 0) {
+			dom.content(this.places.queues, E('p', {}, [ missing || _('There are no queues.') ]));
+			dom.content(this.places.rates, []);
 			return;
 		}
 
@@ -169,7 +173,7 @@ return view.extend({
 			charts.push(E('h4', {}, [ one.interface ]), chart.render(_('Rates of %s in Mbit/s').format(one.interface), series, now, this.places.rates.clientWidth || NARROW_PX));
 		}
 
-		dom.content(this.places.queues, table([ _('Device'), _('Queue'), _('Shaper rate'), _('Dropped'), _('Marked'), _('Waiting'), _('Queue delay') ], rows));
+		dom.content(this.places.queues, [ missing ? E('p', {}, [ missing ]) : '', table([ _('Device'), _('Queue'), _('Shaper rate'), _('Dropped'), _('Marked'), _('Waiting'), _('Queue delay') ], rows) ]);
 		dom.content(this.places.rates, charts);
 	},
 
