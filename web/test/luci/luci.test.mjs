@@ -212,6 +212,16 @@ test('options that few need are hidden until they are asked for, unless the sect
     await page.finish();
 });
 
+test('setup scripts of the user\'s own can be chosen', async (t) => {
+    const { router, page } = await show(t, ODD, { features: { version: 'sqm 0.1.0', tune: false, scripts: ['mine.tc'] } });
+    await page.getByRole('link', { name: 'Queue Discipline' }).first().click();
+    await control(page, 'wan', 'script').selectOption('mine.tc');
+    await save(page);
+    assert.equal(router.sections.wan.script, 'mine.tc');
+    assert.equal(router.changes.length, 1);
+    await page.finish();
+});
+
 test('without the program the form still saves', async (t) => {
     const { router, page } = await show(t, ODD, null);
     await control(page, 'wan', 'upload').fill('12mbit');

@@ -22,7 +22,7 @@ async function plugin(t, program) {
     await mkdir(join(root, 'run'));
     await mkdir(join(root, 'bin'));
     await writeFile(join(root, 'jshn.sh'), JSHN);
-    const source = (await readFile(PLUGIN, 'utf8')).replaceAll('/tmp/', `${root}/`).replaceAll('/usr/share/libubox/jshn.sh', join(root, 'jshn.sh')).replaceAll('/var/run/sqm', join(root, 'run'));
+    const source = (await readFile(PLUGIN, 'utf8')).replaceAll('/tmp/', `${root}/`).replaceAll('/usr/share/libubox/jshn.sh', join(root, 'jshn.sh')).replaceAll('/var/run/sqm', join(root, 'run')).replaceAll('/etc/sqm', join(root, 'etc')).replaceAll('/usr/lib/sqm', join(root, 'lib'));
     await writeFile(join(root, 'plugin'), source);
     await writeFile(join(root, 'bin/sqm'), `#!/bin/sh\nprintf '%s\\n' "$@" >>${root}/arguments\n${program}`);
     await chmod(join(root, 'bin/sqm'), 0o755);
@@ -94,15 +94,23 @@ test('a test is stopped', async (t) => {
     assert.equal((await until(call, ({ is_running }) => !is_running)).code, 130);
 });
 
+test('setup scripts of the user\'s own are listed', async (t) => {
+    const { root, call } = await plugin(t, 'echo "sqm 0.1.0"\n');
+    await mkdir(join(root, 'etc'));
+    await mkdir(join(root, 'lib'));
+    for (const name of ['etc/mine.tc', 'etc/a "b" $(x).tc', 'etc/other.txt', 'lib/theirs.tc']) await writeFile(join(root, name), '');
+    assert.deepEqual((await call('features')).scripts, ['a "b" $(x).tc', 'mine.tc', 'theirs.tc']);
+});
+
 test('only the full program has tune', async (t) => {
     const full = await plugin(t, 'echo "sqm 0.1.0"\n');
-    assert.deepEqual(await full.call('features'), { version: 'sqm 0.1.0', tune: true });
+    assert.deepEqual(await full.call('features'), { version: 'sqm 0.1.0', tune: true, scripts: [] });
     const router = await plugin(t, '[ "$1" != tune ] || exit 2; echo "sqm 0.1.0"\n');
-    assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: false });
+    assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: false, scripts: [] });
     // The package sqm-web brings the full program beside that for routers.
     await writeFile(join(router.root, 'bin/sqm-web'), `#!/bin/sh\necho "full $*"\n`);
     await chmod(join(router.root, 'bin/sqm-web'), 0o755);
-    assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: true });
+    assert.deepEqual(await router.call('features'), { version: 'sqm 0.1.0', tune: true, scripts: [] });
     await router.call('tune', { host: 'server' });
     assert.equal((await until(router.call, ({ is_running }) => !is_running)).output, 'full tune server');
 });

@@ -104,7 +104,7 @@ return baseclass.extend({
 		{
 			name: 'script', tab: 'queue', level: 'basic', kind: 'choice',
 			title: _('Setup script'),
-			about: _('The kind of queues to set up. best_of_cake is recommended; the others are those of sqm-scripts.'),
+			about: _('The kind of queues to set up. best_of_cake is recommended; the others are those of sqm-scripts. Or the name of a text of tc commands of your own, such as mine.tc.'),
 			choices: [
 				[ 'best_of_cake.qos', _('cake, with settings for each direction: recommended') ],
 				[ 'piece_of_cake.qos', _('cake with one class: the usual choice of sqm-scripts') ],

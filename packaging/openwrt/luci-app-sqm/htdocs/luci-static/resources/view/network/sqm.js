@@ -9,6 +9,7 @@
 'require sqm.text as text';
 
 const callCheck = rpc.declare({ object: 'sqm', method: 'check', params: [ 'text' ] });
+const callFeatures = rpc.declare({ object: 'sqm', method: 'features' });
 const callDevices = rpc.declare({ object: 'luci-rpc', method: 'getNetworkDevices', expect: { '': {} } });
 
 /* Time after an edit until the program checks the form, milliseconds: about one pause in typing. */
@@ -165,7 +166,12 @@ function description(known) {
 	return '%h'.format(known.about + example + standard);
 }
 
-function addField(section, known, devices) {
+/* True if an option takes the name of a setup script. */
+function takesScript(known) {
+	return (known.choices ?? []).some(([ word ]) => word == 'best_of_cake.qos');
+}
+
+function addField(section, known, { devices, scripts }) {
 	const direction = known.direction == null ? '' : ' (%s)'.format(DIRECTIONS[known.direction]);
 	const field = section.taboption(known.tab, fields.classOf(known), known.name, '%h'.format(known.title + direction), description(known));
 
@@ -175,6 +181,8 @@ function addField(section, known, devices) {
 	field.unset = (known.standard != null) ? _('not set (%s)').format(known.standard) : _('not set');
 	field.placeholder = known.standard ?? known.unit;
 	field.choices = (known.choices ?? []).map(([ word, about ]) => [ word, '%s: %s'.format(word, about) ]);
+	if (takesScript(known))
+		field.choices.push(...scripts.map((name) => [ name, _('%s: your own').format(name) ]));
 	field.suggestions = (known.kind == 'device') ? devices.map((name) => [ name ]) : known.choices;
 }
 
@@ -182,12 +190,16 @@ return view.extend({
 	load() {
 		return Promise.all([
 			L.resolveDefault(callDevices(), {}),
+			L.resolveDefault(callFeatures(), {}),
 			uci.load('sqm')
 		]);
 	},
 
-	render([ devices ]) {
-		const names = Object.keys(devices ?? {}).filter((name) => name != 'lo' && !name.startsWith('ifb')).sort();
+	render([ devices, features ]) {
+		const found = {
+			devices: Object.keys(devices ?? {}).filter((name) => name != 'lo' && !name.startsWith('ifb')).sort(),
+			scripts: Array.isArray(features?.scripts) ? features.scripts : []
+		};
 		const map = new SqmMap('sqm', _('Smart Queue Management'), _('Queues against bufferbloat, for each line to the internet.'));
 		const section = map.section(Section, 'queue');
 
@@ -202,13 +214,13 @@ return view.extend({
 
 			for (const known of registry.options)
 				if (known.tab == tab && known.level == 'basic')
-					addField(section, known, names);
+					addField(section, known, found);
 
 			section.levels[tab] = section.taboption(tab, fields.LevelField, '_options_' + tab, _('Show options'));
 
 			for (const known of registry.options)
 				if (known.tab == tab && known.level != 'basic')
-					addField(section, known, names);
+					addField(section, known, found);
 		}
 
 		return map.render();
