@@ -78,6 +78,8 @@ def sqm(program):
         "etc/hotplug.d/iface/11-sqm": own("sqm.hotplug"),
         "etc/config/sqm": own("sqm.config", 0o644),
         "etc/uci-defaults/sqm": own("sqm.uci-defaults"),
+        # A new firmware keeps setup scripts of the user's own, and what autorate has learned.
+        "lib/upgrade/keep.d/sqm": (b"/etc/sqm/\n", 0o644),
     }
     for name in ("run.sh", "start-sqm", "stop-sqm", "state-files", "update-available-qdiscs"):
         found[f"usr/lib/sqm/{name}"] = own(f"lib/{name}")

@@ -92,7 +92,7 @@ impl Router {
                 fs::write(&path, router.rooted(&text)).unwrap();
             }
         }
-        fs::create_dir(router.path("lib")).unwrap();
+        fs::create_dir_all(router.path("lib")).unwrap();
         router.script("lib/functions.sh", FUNCTIONS);
         router.script("etc/rc.common", RC_COMMON);
         router.script("usr/bin/sqm", "#!/bin/sh\necho \"sqm $*\" >>@ROOT@/calls\n");
@@ -266,6 +266,7 @@ fn the_package_has_what_programs_beside_sqm_scripts_look_for() {
         "usr/lib/sqm/stop-sqm",
         "usr/lib/sqm/update-available-qdiscs",
         "usr/lib/sqm/state-files",
+        "lib/upgrade/keep.d/sqm",
         "usr/lib/sqm/piece_of_cake.qos",
         "usr/lib/sqm/piece_of_cake.qos.help",
         "usr/lib/sqm/best_of_cake.qos",

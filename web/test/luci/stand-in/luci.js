@@ -303,7 +303,7 @@ function makeUi(dom, base, L) {
 function makeForm(dom, base, uci, ui) {
     const Value = base.extend({
         __init__(map, section, option, title, description) {
-            Object.assign(this, { map, section, option, title, description, values: {}, rmempty: true, retain: false });
+            Object.assign(this, { map, section, option, title, description, values: {}, fields: {}, rmempty: true, retain: false });
         },
         cbid(name) {
             return `cbid.${this.map.config}.${name}.${this.option}`;
@@ -315,10 +315,10 @@ function makeForm(dom, base, uci, ui) {
             this.values[name] = uci.get(this.map.config, name, this.option);
         },
         field(name) {
-            return this.map.root?.querySelector(`[data-field="${this.cbid(name)}"]`);
+            return this.map.root ? this.fields[name] : undefined;
         },
         getUIElement(name) {
-            const node = this.map.root?.querySelector(`[id="${this.cbid(name)}"]`);
+            const node = this.field(name)?.querySelector(`[id="${this.cbid(name)}"]`);
             return node ? dom.findClassInstance(node) : null;
         },
         formvalue(name) {
@@ -352,6 +352,7 @@ function makeForm(dom, base, uci, ui) {
             if (this.description) field.lastChild.append(E('div', { class: 'cbi-value-description' }, this.description));
             field.addEventListener('widget-change', () => this.map.checkDepends());
             dom.bindClassInstance(field, this);
+            this.fields[name] = field;
             return field;
         },
     });
