@@ -19,6 +19,7 @@ pub mod rate_override;
 pub mod revision;
 mod saved_text;
 pub mod staged;
+pub mod uci_override;
 pub mod watchdog;
 
 pub use draft::{Draft, EditError};

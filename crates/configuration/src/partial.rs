@@ -90,18 +90,23 @@ pub fn plan_the_rest(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Parti
 }
 
 /// Like [`plan_the_rest`], but lines that are not UCI are left out as well if any section is left to shape, as OpenWrt's scripts
-/// do at boot (`uci -S`).
+/// do at boot (`uci -S`). `change` makes changes to the text without these lines.
 ///
 /// # Errors
 /// All errors of the text, if no section is left.
-pub fn plan_what_can_be_read(text: Vec<u8>, file: &Path, links: &[Link]) -> Result<Partial, Invalid> {
+pub fn plan_what_can_be_read(
+    text: Vec<u8>,
+    file: &Path,
+    links: &[Link],
+    change: impl FnOnce(Vec<u8>) -> Vec<u8>,
+) -> Result<Partial, Invalid> {
     let Err(invalid) = Parsed::of(text.clone(), file) else {
-        return plan_the_rest(text, file, links);
+        return plan_the_rest(change(text), file, links);
     };
     let Ok((rest, _)) = without_errors(&text) else {
         return Err(invalid);
     };
-    match plan_the_rest(rest, file, links) {
+    match plan_the_rest(change(rest), file, links) {
         Ok(partial) if !partial.loaded.plans.is_empty() => Ok(Partial {
             left_out_lines: invalid.0,
             ..partial
@@ -152,7 +157,8 @@ mod tests {
 
     #[test]
     fn at_boot_a_line_that_is_not_uci_costs_its_line() {
-        let read = |text: &str| plan_what_can_be_read(text.as_bytes().to_vec(), Path::new("sqm"), &[]);
+        let read =
+            |text: &str| plan_what_can_be_read(text.as_bytes().to_vec(), Path::new("sqm"), &[], |text| text);
         let text = format!(
             "{}\toptoin tcMPU '64'\n{}",
             section("eth0", ""),

@@ -3,40 +3,29 @@
 //! `uci` keeps them in a file of lines such as `sqm.wan.download='50000'`, `-sqm.wan.link` or `+sqm.cfg0113ab='queue'`. A section
 //! without a name has one there that consists of its number and a hash of its type.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sqm_plan::OptionValue;
 
-use crate::{Draft, MAX_BYTES};
+use crate::{Draft, MAX_BYTES, uci_override};
 
-/// The file that `uci` stages changes of.
-const CONFIG: &str = "/etc/config/sqm";
-/// Without this program, nothing on the machine stages changes.
-const UCI: &str = "/sbin/uci";
 /// The folder of staged changes (libuci, `UCI_SAVEDIR`).
 const FOLDER: &str = "/tmp/.uci";
-/// Write permission of other users, who must not change the configuration.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-
-/// The text of a configuration with its staged changes, and a line for each of them. On a machine without `uci`, and for any other
-/// file than `/etc/config/sqm`, the text as it is.
+/// The text of a configuration with its staged changes, and a line for each of them, and for a file that takes the place of
+/// `/etc/config/sqm`. On a machine without `uci`, and for any other file, the text as it is.
 pub fn counted(config: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {
-    match config == Path::new(CONFIG) && Path::new(UCI).exists() {
-        true => counted_in(Path::new(FOLDER), text),
-        false => (text, Vec::new()),
+    if !uci_override::is_of_uci(config) {
+        return (text, Vec::new());
     }
+    let (text, staged) = counted_in(Path::new(FOLDER), text);
+    (
+        text,
+        uci_override::report(config).into_iter().chain(staged).collect(),
+    )
 }
 
 fn counted_in(folder: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {
-    let uid =
-        |path: &Path| fs::symlink_metadata(path).map(|found| (found.uid(), found.mode(), found.is_dir()));
-    let is_ours = match (uid(folder), fs::metadata("/proc/self")) {
-        (Ok((owner, mode, true)), Ok(own)) => owner == own.uid() && mode & WRITABLE_BY_OTHERS == 0,
-        _ => false,
-    };
-    let staged = match is_ours {
+    let staged = match uci_override::is_ours(folder) {
         true => sqm_files::read_if_there(&folder.join("sqm"), MAX_BYTES)
             .ok()
             .flatten(),
@@ -132,6 +121,8 @@ fn lines(staged: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TEXT: &str = "config queue 'wan'\n\toption download '85000'\n\toption link 'docsis'\n\nconfig queue\n\toption upload '1'\n";

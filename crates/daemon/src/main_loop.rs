@@ -1,5 +1,6 @@
 //! The main loop: waits for kernel events, signals and commands of the API, and does what they make due.
 
+mod awaited_file;
 mod commands;
 mod configuration;
 mod events;
@@ -20,7 +21,8 @@ use anyhow::{Context, anyhow};
 use sqm_api::SOCKET;
 use sqm_api::journal::LogKind;
 use sqm_api::status::ConfigurationStatus;
-use sqm_core::units::{Instant, Nanos};
+use sqm_configuration::uci_override;
+use sqm_core::units::Instant;
 use sqm_files::Lock;
 use sqm_kernel::capability;
 use sqm_kernel::netlink::monitor::KernelMonitor;
@@ -36,15 +38,12 @@ use crate::shared::{Command, Shared};
 use crate::status::Published;
 use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange};
 use crate::waker::{WakeUps, Waker};
+use awaited_file::AwaitedFile;
 use pauses::Pauses;
 use signals::{Signals, Stop};
 use sqm_process::failure::Failure;
 use sqm_process::logging::Level;
-use tracing::{error, warn};
-
-/// The time between two looks for a configuration file that did not exist at the start. A choice: the user who writes the
-/// first one waits for it.
-const FILE_INTERVAL: Nanos = Nanos::from_millis(1000);
+use tracing::warn;
 
 /// The daemon's command line.
 pub struct Options {
@@ -74,7 +73,7 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let signals = Signals::catch()?;
     // Opened before the first look at the kernel, so that no change in between is missed.
     let mut monitor = KernelMonitor::open().context("cannot listen to the kernel's events")?;
-    let mut recovered = unconfirmed_change::recover(&options.config, monotonic());
+    let mut recovered = unconfirmed_change::recover(&uci_override::of(&options.config), monotonic());
     let config = options.config.clone();
     let mut shaper = Shaper::new(options.config, options.state_dir.clone(), options.drift)
         .context("cannot open a netlink socket")?;
@@ -84,17 +83,23 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         .pending
         .as_ref()
         .map(|pending| pending.change.saved.text().to_owned());
-    let is_waiting = previous.is_none() && shaper.is_file_missing();
+    let is_missing = previous.is_none() && shaper.is_file_missing();
+    let awaited = AwaitedFile::of(shaper.file(), monotonic());
     let candidate = match previous {
         Some(text) => shaper.candidate(text),
         // The API and the page can write the first configuration.
-        None if is_waiting => shaper.candidate(Vec::new()),
+        None if is_missing => shaper.candidate(Vec::new()),
         None => shaper.read_candidate(),
     };
-    let candidate = candidate.map_err(|error| {
-        error.messages().iter().for_each(|error| error!("{error}"));
-        Failure::Usage(anyhow!("the configuration has errors; nothing was done"))
-    })?;
+    // A service manager such as procd would start a daemon that ends over and over again.
+    let (candidate, errors) = match candidate {
+        Ok(candidate) => (candidate, Vec::new()),
+        Err(error) => (
+            shaper.candidate(Vec::new()).context("cannot read the devices")?,
+            error.messages(),
+        ),
+    };
+    let is_wrong = !errors.is_empty();
     let interfaces = shaper.install(candidate);
     if let Some(pending) = &mut recovered.pending {
         pending.change.in_force = shaper.configuration.clone();
@@ -117,8 +122,8 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         pending_rollback: recovered.pending,
         pauses: Pauses::default(),
         unserved: None,
-        errors: Vec::new(),
-        awaits_file: is_waiting.then(|| monotonic() + FILE_INTERVAL),
+        errors,
+        awaited_file: (is_missing || is_wrong).then_some(awaited),
         notified: String::new(),
         autorate: AutorateThreads::default(),
         rate_error: None,
@@ -128,7 +133,14 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         daemon.log(Level::WARN, LogKind::Configuration, None, message);
     }
     daemon.log_warnings();
-    if is_waiting {
+    for error in daemon.errors.clone() {
+        daemon.log(Level::ERROR, LogKind::Configuration, None, error);
+    }
+    if is_wrong {
+        let text = "no interface can be shaped by this configuration: the daemon leaves the queues as they are, and reads the file again when it changes";
+        daemon.log(Level::ERROR, LogKind::Configuration, None, text.to_owned());
+    }
+    if is_missing {
         let text = format!(
             "there is no configuration {} yet: the daemon waits for it; 'sqm setup' or the page of 'sqm web' makes one",
             daemon.shaper.file().display()
@@ -179,8 +191,8 @@ struct Daemon {
     unserved: Option<(PathBuf, Instant)>,
     /// Why the configuration file's present text is not in force.
     errors: Vec<String>,
-    /// When to look again for the configuration file, if there has been none so far.
-    awaits_file: Option<Instant>,
+    /// The configuration file, as long as there has been none that can be used.
+    awaited_file: Option<AwaitedFile>,
     /// The status line that the service manager received last.
     notified: String,
     autorate: AutorateThreads,
@@ -203,7 +215,7 @@ impl Daemon {
                 self.unconfirmed.as_ref().map(|change| change.until),
                 self.pending_rollback.as_ref().map(|pending| pending.due),
                 self.unserved.as_ref().map(|(_, due)| *due),
-                self.awaits_file,
+                self.awaited_file.as_ref().map(|file| file.due),
                 self.autorate.due(),
             ];
             let waits = dues.into_iter().flatten().map(|due| due.since(now));

@@ -30,6 +30,7 @@ use sqm_configuration::commit_confirm;
 use sqm_configuration::rate_override::RateOverride;
 use sqm_configuration::{
     Invalid, LeftOut, Parsed, Partial, parse_and_plan, plan_the_rest, plan_what_can_be_read, staged,
+    uci_override,
 };
 
 /// The wait between two attempts to take the lock of the state folder; a choice.
@@ -43,6 +44,8 @@ pub(super) struct Configuration {
     /// The settings of its enabled sections.
     settings: Vec<Settings>,
     pub(super) warnings: Vec<String>,
+    /// True if a line, or a section without a usable interface, was left out, as the warnings say.
+    pub(super) is_incomplete: bool,
     /// The sections in error, by their interfaces: why they cannot be shaped. Their queues are left as they are.
     left_out: BTreeMap<String, String>,
     /// The lines with `option autorate`.
@@ -80,6 +83,9 @@ impl LoadError {
 /// Reads the configuration, and changes the kernel's queues to its plans. Only the main loop's thread has it.
 pub(super) struct Shaper {
     socket: Socket,
+    /// The configuration file that the command line names.
+    named_file: PathBuf,
+    /// The file that was read last: that one, or the one that takes its place on OpenWrt.
     file: PathBuf,
     state_dir: PathBuf,
     /// Records that could not be written to the state folder yet.
@@ -137,7 +143,8 @@ impl Shaper {
     pub(super) fn new(file: PathBuf, state_dir: PathBuf, drift: Drift) -> std::io::Result<Self> {
         Ok(Self {
             socket: Socket::open()?,
-            file,
+            file: uci_override::of(&file),
+            named_file: file,
             state_dir,
             unwritten: UnwrittenRecords::default(),
             drift,
@@ -243,18 +250,23 @@ impl Shaper {
     /// Reads the configuration file. Sections in error are left out if any other section is enabled. As long as nothing is
     /// configured, at boot, lines that are not UCI are left out as well; later such a file leaves the configuration as it was.
     pub(super) fn read_candidate(&mut self) -> Result<Candidate, LoadError> {
-        let (text, staged) = staged::counted(&self.file, sqm_configuration::read(&self.file)?);
+        let text = sqm_configuration::read(self.find_file())?;
         let links = self.links()?;
-        let read = match self.configuration.settings.is_empty() {
-            true => plan_what_can_be_read,
-            false => plan_the_rest,
+        let mut staged = Vec::new();
+        let mut count = |text| {
+            let (text, report) = staged::counted(&self.file, text);
+            staged = report;
+            text
         };
         let Partial {
             parsed,
             loaded,
             left_out,
             left_out_lines,
-        } = read(text, &self.file, &links)?;
+        } = match self.configuration.settings.is_empty() {
+            true => plan_what_can_be_read(text, &self.file, &links, count)?,
+            false => plan_the_rest(count(text), &self.file, &links)?,
+        };
         let mut interfaces: Vec<_> = loaded
             .settings
             .iter()
@@ -263,6 +275,7 @@ impl Shaper {
         let mut configuration = Configuration::of(parsed, loaded);
         let lines = left_out_lines.iter();
         let lines = lines.map(|error| format!("a line is not in force: {error}"));
+        configuration.is_incomplete = !left_out_lines.is_empty();
         configuration.warnings.extend(staged.into_iter().chain(lines));
         for section in left_out {
             configuration.leave_out(&section, &mut interfaces);
@@ -275,7 +288,10 @@ impl Shaper {
 
     /// True if there is no configuration file.
     pub(super) fn is_file_missing(&self) -> bool {
-        matches!(sqm_configuration::read_if_there(&self.file), Ok(None))
+        matches!(
+            sqm_configuration::read_if_there(&uci_override::of(&self.named_file)),
+            Ok(None)
+        )
     }
 
     /// Parses and plans a text, which may not be in the file yet.
@@ -689,7 +705,13 @@ impl Shaper {
         ))
     }
 
-    /// The configuration file.
+    /// The configuration file that the next read will take.
+    pub(super) fn find_file(&mut self) -> &Path {
+        self.file = uci_override::of(&self.named_file);
+        &self.file
+    }
+
+    /// The configuration file that was read last.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
@@ -701,6 +723,7 @@ impl Configuration {
             parsed,
             settings: loaded.settings,
             warnings: loaded.warnings.iter().map(ToString::to_string).collect(),
+            is_incomplete: false,
             left_out: BTreeMap::new(),
             autorates: loaded.lines.iter().filter_map(LineConfig::new).collect(),
         }
@@ -714,7 +737,10 @@ impl Configuration {
                 interfaces.push(ConfiguredInterface::of_name(name));
                 self.left_out.insert(name.clone(), why);
             }
-            _ => self.warnings.push(format!("a section is not in force: {why}")),
+            _ => {
+                self.is_incomplete = true;
+                self.warnings.push(format!("a section is not in force: {why}"));
+            }
         }
     }
 }

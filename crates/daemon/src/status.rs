@@ -19,19 +19,15 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// `is_state_unwritable`: the state folder cannot be written, as a warning in `configuration` says.
-    pub(super) fn new(
-        sections: &[Section],
-        configuration: ConfigurationStatus,
-        is_state_unwritable: bool,
-    ) -> Self {
+    /// `is_degraded`: a warning in `configuration` is about something that is not in force or cannot be written.
+    pub(super) fn new(sections: &[Section], configuration: ConfigurationStatus, is_degraded: bool) -> Self {
         let is_good = |section: &Section| {
             matches!(
                 section.state,
                 State::Shaped | State::Waiting | State::New | State::Paused
             )
         };
-        let is_ok = configuration.errors.is_empty() && !is_state_unwritable && sections.iter().all(is_good);
+        let is_ok = configuration.errors.is_empty() && !is_degraded && sections.iter().all(is_good);
         let status = Status {
             version: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -85,6 +81,7 @@ impl Published {
             )
             .collect();
         let line = match (&words[..], &self.status.configuration.errors[..]) {
+            ([], [error, ..]) => format!("no interface is shaped: {error}"),
             (_, [error, ..]) => format!("the previous configuration is in force: {error}"),
             ([], _) => "no interface is configured and enabled".to_owned(),
             (words, _) => words.join(", "),

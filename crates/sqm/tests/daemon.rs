@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
@@ -40,13 +40,23 @@ impl Daemon {
 
     /// Starts a daemon with this text in the configuration file, or without that file.
     fn start_with(config: Option<&str>, options: &[&str], watchdog: Option<&str>) -> Self {
+        Self::start_prepared(options, watchdog, |file, _| {
+            if let Some(config) = config {
+                fs::write(file, config).unwrap();
+            }
+        })
+    }
+
+    /// Starts a daemon after `prepare`, which gets the path of the configuration file, and the command.
+    fn start_prepared(
+        options: &[&str],
+        watchdog: Option<&str>,
+        prepare: impl FnOnce(&Path, &mut Command),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        if let Some(config) = config {
-            fs::write(folder.path().join("sqm.conf"), config).unwrap();
-        }
         let mut command = in_own_network();
         command
             .arg(env!("CARGO_BIN_EXE_sqm"))
@@ -58,6 +68,7 @@ impl Daemon {
             .args(options)
             .env("NOTIFY_SOCKET", folder.path().join("notify"))
             .envs(watchdog.map(|micros| ("WATCHDOG_USEC", micros)));
+        prepare(&folder.path().join("sqm.conf"), &mut command);
         let process = command.spawn().expect("util-linux has unshare");
         Self {
             folder,
@@ -260,6 +271,41 @@ fn ages_are_computed_when_the_request_is_answered() {
         assert!(std::time::Instant::now() < end, "it stays {first} s");
         std::thread::sleep(Duration::from_millis(20));
     }
+    // So does the age that the command prints, in whole seconds.
+    let print = |stdout: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sqm"));
+        command
+            .args(["status", "--daemon", "--state-dir"])
+            .arg(daemon.folder.path().join("state"));
+        command
+            .stdout(stdout)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+            .wait_with_output()
+            .unwrap()
+    };
+    let printed = || {
+        let output = print(std::process::Stdio::piped());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (_, rest) = text
+            .split_once("sqm-none0: waiting for ")
+            .unwrap_or_else(|| panic!("{text}"));
+        rest.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let first = printed();
+    while printed() == first {
+        assert!(std::time::Instant::now() < end, "it stays {first} s");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // As in `sqm status --daemon | head -n 0`.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = print(writer.into());
+    assert_eq!(
+        (output.status.code(), output.stderr.as_slice()),
+        (Some(0), &b""[..])
+    );
 }
 
 #[test]
@@ -302,6 +348,91 @@ fn the_first_configuration_is_written_through_the_api() {
     assert_eq!(file, CONFIG);
     let interfaces = daemon.get("/v1/status")["interfaces"].clone();
     assert_eq!(interfaces[0]["interface"], "sqm-none0", "{interfaces}");
+}
+
+/// procd starts a service that has ended again a second later, for ever (`respawn 3600 1 0`), so the daemon must not end.
+#[test]
+fn a_daemon_without_a_usable_configuration_says_so_once_and_waits_for_another_file() {
+    type Make = fn(&Path);
+    let cases: [(&str, Make, &str); 7] = [
+        ("missing", |_| {}, "there is no configuration"),
+        (
+            "a line",
+            |file| fs::write(file, "nonsense\n").unwrap(),
+            "unknown keyword 'nonsense'",
+        ),
+        (
+            "a value",
+            |file| fs::write(file, CONFIG.replace("85000", "fast")).unwrap(),
+            "'fast' is not a rate",
+        ),
+        (
+            "too long",
+            |file| fs::write(file, vec![b'#'; (1 << 20) + 1]).unwrap(),
+            "cannot read the configuration",
+        ),
+        (
+            "a folder",
+            |file| fs::create_dir(file).unwrap(),
+            "cannot read the configuration",
+        ),
+        (
+            "a dangling link",
+            |file| std::os::unix::fs::symlink("none", file).unwrap(),
+            "cannot read the configuration",
+        ),
+        (
+            "a FIFO",
+            |file| assert!(Command::new("mkfifo").arg(file).status().unwrap().success()),
+            "cannot read the configuration",
+        ),
+    ];
+    for (name, make, said) in cases {
+        let mut daemon = Daemon::start_prepared(&[], None, |file, command| {
+            make(file);
+            let log = fs::File::create(file.with_file_name("log")).unwrap();
+            command.stderr(log);
+        });
+        let file = daemon.folder.path().join("sqm.conf");
+        let log_file = daemon.folder.path().join("log");
+        let log = || fs::read_to_string(&log_file).unwrap();
+        daemon.manager_hears("READY=1");
+        let status = daemon.get("/v1/status");
+        assert_eq!(status["interfaces"], serde_json::json!([]), "{name}");
+        let is_missing = name == "missing";
+        assert_eq!(status["health"] == "ok", is_missing, "{name}: {status}");
+        let errors = status["configuration"]["errors"].to_string();
+        assert_eq!(errors.contains(said), !is_missing, "{name}: {errors}");
+        // Another wrong file, which is reported as well, then the right one.
+        let replacement = daemon.folder.path().join("new");
+        let replace = |text: &str| {
+            if file.is_dir() {
+                fs::remove_dir(&file).unwrap();
+            }
+            fs::write(&replacement, text).unwrap();
+            fs::rename(&replacement, &file).unwrap();
+        };
+        replace("other nonsense\n");
+        daemon.manager_hears("unknown keyword 'other'");
+        replace(CONFIG);
+        daemon.manager_hears("sqm-none0 waiting");
+        let status = daemon.get("/v1/status");
+        assert_eq!(status["health"], "ok", "{name}: {status}");
+        assert_eq!(log().matches(said).count(), 1, "{name}: {}", log());
+        assert_eq!(
+            log().matches("unknown keyword 'other'").count(),
+            1,
+            "{name}: {}",
+            log()
+        );
+        assert!(daemon.process.try_wait().unwrap().is_none(), "{name}: {}", log());
+        // Later a wrong file leaves the configuration as it was.
+        replace("nonsense\n");
+        daemon.signal(Signal::HUP);
+        daemon.manager_hears("the previous configuration is in force");
+        daemon.signal(Signal::TERM);
+        assert_eq!(daemon.process.wait().unwrap().code(), Some(0), "{name}");
+    }
 }
 
 /// Another process, such as a stopped `sqm tune`, holds the lock. The daemon does not wait for it at its end.

@@ -12,7 +12,8 @@ use sqm_api::status::State;
 use sqm_files::Error;
 use sqm_plan::uci::bytes::{to_bytes, to_text};
 
-use super::{Daemon, FILE_INTERVAL};
+use super::Daemon;
+use super::awaited_file::AwaitedFile;
 use crate::clock::{monotonic, nanos};
 use crate::reconciler::{ConfiguredInterface, Event, Section};
 use crate::shape::{Candidate, Configuration, LoadError};
@@ -37,17 +38,21 @@ impl Daemon {
             .map_err(|error| error.messages())
     }
 
-    /// Loads the configuration file once it has come into being.
+    /// Loads a configuration file that was missing or had errors at the start, once there is another.
     pub(super) fn look_for_file(&mut self) {
         let now = monotonic();
-        if self.awaits_file.is_none_or(|due| due > now) {
+        if self.pending_rollback.is_some() {
+            // It restores the file.
             return;
         }
-        if self.shaper.is_file_missing() {
-            self.awaits_file = Some(now + FILE_INTERVAL);
+        let file = self.shaper.find_file();
+        if !self
+            .awaited_file
+            .as_mut()
+            .is_some_and(|awaited| awaited.has_changed(file, now))
+        {
             return;
         }
-        self.awaits_file = None;
         // An earlier daemon may have ended while a change was unconfirmed.
         let recovered = unconfirmed_change::recover(self.shaper.file(), now);
         for message in recovered.messages {
@@ -61,6 +66,9 @@ impl Daemon {
     }
 
     fn load_file(&mut self, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) -> Result<(), LoadError> {
+        if let Some(awaited) = &mut self.awaited_file {
+            *awaited = AwaitedFile::of(self.shaper.file(), monotonic());
+        }
         match self.shaper.read_candidate() {
             Ok(candidate) => {
                 self.install(candidate, event);
@@ -79,7 +87,7 @@ impl Daemon {
     /// Makes a configuration the daemon's. The next reconciliation brings its plans into force.
     fn install(&mut self, candidate: Candidate, event: impl FnOnce(Vec<ConfiguredInterface>) -> Event) {
         let interfaces = self.shaper.install(candidate);
-        self.awaits_file = None;
+        self.awaited_file = None;
         self.errors.clear();
         self.log_warnings();
         self.reconciler.handle(event(interfaces), monotonic());

@@ -35,13 +35,15 @@ impl Daemon {
             errors: pending.into_iter().chain(self.errors.iter().cloned()).collect(),
             warnings: state_error.iter().chain(warnings).cloned().collect(),
         };
-        let status = Published::new(self.reconciler.sections(), configuration, state_error.is_some());
+        let is_degraded = state_error.is_some() || self.shaper.configuration.is_incomplete;
+        let status = Published::new(self.reconciler.sections(), configuration, is_degraded);
         let line = status.line();
+        // First: a service manager that receives the line may ask for the status.
+        self.shared.publish(status);
         if line != self.notified {
             sd_notify::notify(&format!("STATUS={line}"));
             self.notified = line;
         }
-        self.shared.publish(status);
     }
 
     /// Logs the steps of a check that changed the queues.

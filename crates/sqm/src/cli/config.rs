@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
+use clap::ValueHint;
+use sqm_configuration::uci_override;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_plan::RateOverrides;
@@ -20,7 +22,7 @@ use sqm_process::failure::Failure;
 #[derive(clap::Args)]
 pub(super) struct Which {
     /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     pub(super) config: PathBuf,
     /// Only these interfaces [default: all that are configured].
     #[arg(value_name = "INTERFACE")]

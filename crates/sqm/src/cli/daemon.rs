@@ -25,7 +25,7 @@ use sqm_process::user;
   curl --unix-socket /var/run/sqm/api.sock http://sqm/v1/status
   curl --unix-socket /var/run/sqm/api.sock -X POST http://sqm/v1/apply
 
-Exit codes: 0 ended by a signal, 1 failed, 2 wrong configuration, 3 needs root")]
+Exit codes: 0 ended by a signal, 1 failed, 2 wrong arguments, 3 needs root")]
 pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
     #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use clap::ValueHint;
 use sqm_api::doctor::{Diagnosis, Finding, Fix};
+use sqm_configuration::uci_override;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::{observe, state};
 
@@ -32,7 +34,7 @@ use sqm_process::failure::Failure;
 Exit codes: 0 nothing found (or all of it fixed), 1 something found, 2 wrong configuration")]
 pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
     /// Make those changes to the configuration and to the queues that are safe, and check again.
     #[arg(long, conflicts_with_all = ["facts", "judge"])]

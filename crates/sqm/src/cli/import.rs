@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use clap::ValueHint;
 use serde::Serialize;
+use sqm_configuration::uci_override;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::stack;
 use sqm_plan::import::{self, Imported, Reader, Remark, Source, autorate};
@@ -48,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long)]
     write: bool,
     /// The configuration.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
     /// Print each section's options and differences as JSON.
     #[arg(long, conflicts_with = "write")]

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueHint;
 use sqm_api::client;
+use sqm_configuration::uci_override;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Comparison;
@@ -35,7 +37,7 @@ use sqm_process::printable::printable;
   sqm bugreport --out - | less")]
 pub(crate) struct Args {
     /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
     /// How long to watch: the report has the counters before and after.
     #[arg(long, alias = "seconds", value_name = "TIME", default_value = "5s", value_parser = duration::parse_watch)]

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
+use clap::ValueHint;
+use sqm_configuration::uci_override;
 use sqm_configuration::{Draft, Invalid, parse_and_plan};
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
@@ -118,7 +120,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// The configuration, in the format of OpenWrt's sqm.
-    #[arg(long, value_name = "FILE", default_value = boot::SERVED_CONFIG)]
+    #[arg(long, value_name = "FILE", default_value = boot::SERVED_CONFIG, value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
     /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
@@ -242,7 +244,7 @@ impl Args {
 
     /// Refuses flags that would have no effect.
     fn check_flags(&self) -> Result<(), Failure> {
-        let is_served = self.config == Path::new(boot::SERVED_CONFIG);
+        let is_served = self.config == uci_override::of(Path::new(boot::SERVED_CONFIG));
         if self.boot && !is_served {
             return Err(Failure::Usage(anyhow!(
                 "--boot needs the configuration {}: the service reads no other",
@@ -431,7 +433,7 @@ impl Args {
 
     /// Has the service start at boot if that is wanted. `None` if it is left as it was.
     fn start_at_boot(&self) -> Result<Option<document::Service>, Failure> {
-        let is_served = self.config == Path::new(boot::SERVED_CONFIG);
+        let is_served = self.config == uci_override::of(Path::new(boot::SERVED_CONFIG));
         let is_wanted =
             self.boot || (self.is_dialogue() && is_served && !self.no_boot && boot::asks_to_start()?);
         Ok(

@@ -320,7 +320,11 @@ impl Status {
             return Ok(code);
         }
         for error in &status.configuration.errors {
-            outln!("the previous configuration is in force: {error}");
+            let what = match status.interfaces[..] {
+                [] => "no interface is shaped",
+                _ => "the previous configuration is in force",
+            };
+            outln!("{what}: {error}");
         }
         for warning in &status.configuration.warnings {
             outln!("warning: {warning}");

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use clap::ValueHint;
+use sqm_configuration::uci_override;
 use sqm_kernel::{capability, state};
 use sqm_measure::client::Target;
 use sqm_measure::plot::{self, Plot, Run, Sheet};
@@ -66,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long)]
     insecure: bool,
     /// The configuration, in the format of OpenWrt's sqm
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
     /// Latency that load may add, 95th percentile; a bare number is milliseconds. On slow lines the target is at least
     /// the time that two full packets each way and the acknowledgements between them take

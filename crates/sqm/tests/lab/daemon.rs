@@ -159,7 +159,20 @@ fn under_systemd_each_log_entry_has_a_priority_and_its_interface() {
          SQM_LOG_LEVEL=error start_daemon; within_a_second error
          sed -i s/4400/44mbits/ sqm; kill -HUP $daemon; says 'a wrong file' 44mbits
          [ "$(grep -c '^error: ' log)" = "$(grep -c . log)" ] || cat log
-         kill -TERM $daemon; kill $journal; true"#,
+         kill -TERM $daemon; wait $daemon; kill $journal; cp good sqm; >log
+
+         # OpenWrt's system log: facility daemon, and the level of each entry.
+         python3 -c '
+import os, socket
+log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); log.bind("/dev/log")
+print("ready", flush=True)
+while True: print(log.recv(65536).decode(), flush=True)' >entries & syslog=$!
+         until grep -qs ready entries; do sleep 0.1; done
+         start_daemon --syslog; within_a_second syslog
+         sed -i s/4400/44mbits/ sqm; kill -HUP $daemon; says 'a wrong file' 44mbits
+         grep -q "^<30>sqm\[$daemon\]: d0: shaped" entries && grep -q "^<27>sqm\[$daemon\]: .*44mbits" entries || cat entries
+         [ -s log ] && { echo 'standard error has entries, too:'; cat log; }
+         kill -TERM $daemon; kill $syslog; true"#,
     );
 }
 
@@ -529,7 +542,13 @@ fn other_commands_work_while_the_daemon_runs() {
          start_daemon; within_a_second 'the next one'
          grep -q 'stay as they are' log || cat log
          kill -TERM $daemon; wait $daemon
-         echo nonsense >sqm; sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 2 ] || cat said
+
+         # A daemon that starts with a wrong file leaves the queues alone, and takes the corrected file.
+         sqm start --config /tmp/sqm >/dev/null; cp sqm good; echo nonsense >sqm; >log; start_daemon
+         says wrong \"no interface is shaped: /tmp/sqm:1: unknown keyword 'nonsense'\"
+         tc qdisc show dev d0 root | grep -q cake || echo 'the queues are gone'
+         cp good sqm; sleep 1; within_a_second corrected; [ $(grep -c nonsense log) = 1 ] || cat log
+         kill -TERM $daemon; wait $daemon
          true",
     );
 }
@@ -894,6 +913,36 @@ fn one_bad_section_does_not_take_the_others_with_it() {
          >log; cp good sqm; kill -HUP $daemon; within_a_second mended; sed 's/d0/d1/' good >more; cat good more >sqm
          sqm reload --config /tmp/sqm >/dev/null; sleep 1; cp good sqm; sqm reload --config /tmp/sqm >/dev/null; sleep 1
          sqm status --daemon | grep d1; grep 'stopped by hand' log; grep 'd[01]: d[01]:' log
+         kill $daemon; wait $daemon
+
+         # At boot, with a staged change of OpenWrt and a line that is not UCI: the change counts, the line is left out and named. A
+         # person's own commands refuse the whole file. The program `uci` shows that there may be staged changes.
+         mkdir -p /run/sbin/up /run/sbin/work /etc/config; mount -t overlay -o lowerdir=/usr/sbin,upperdir=/run/sbin/up,workdir=/run/sbin/work none /usr/sbin
+         cp /bin/true /usr/sbin/uci; ls /sbin/uci >/dev/null; mkdir -m 700 .uci; echo \"sqm.wan.upload='3000'\" >.uci/sqm
+         sed \"s/config queue/config queue 'wan'/\" good >right; (cat right; echo nonsense) >/etc/config/sqm
+         >log; (exec sqm daemon >>log 2>&1) & daemon=$!
+         sleep 1; tc qdisc show dev d0 | grep -q 'bandwidth 3Mbit' || { echo 'the staged rate is not in force'; cat log; }
+         sqm status --daemon >said && echo 'a line is left out: exit code'
+         for said in said log; do
+             grep -q 'staged, not committed: sqm.wan.upload=3000' $said && grep -q \"a line is not in force: .*nonsense\" $said || cat $said
+         done
+         sqm status --daemon --json | python3 -c '
+import json, sys
+status = json.load(sys.stdin); warnings = \" \".join(status[\"configuration\"][\"warnings\"])
+if status[\"health\"] != \"degraded\" or \"nonsense\" not in warnings or \"staged\" not in warnings: print(status)'
+         for command in plan start reload; do sqm $command >said 2>&1; [ $? = 2 ] && grep -q nonsense said || { echo $command; cat said; }; done
+         cp right /etc/config/sqm; kill -HUP $daemon; sleep 1; sqm status --daemon >said || cat said
+         tc qdisc show dev d0 | grep -q 'bandwidth 3Mbit' || echo 'the staged rate is not in force any more'
+
+         # A file in /var/run/uci takes the place of the one in /etc/config, as for OpenWrt's own programs, unless other users can write there.
+         rm .uci/sqm; mkdir -m 755 /var/run/uci; sed s/4400/2000/ right >/var/run/uci/sqm; kill -HUP $daemon; sleep 1
+         tc qdisc show dev d0 | grep -q 'bandwidth 2Mbit' || echo 'the file in /var/run/uci is not in force'
+         sqm status --daemon >said || cat said; grep -q 'warning: /var/run/uci/sqm is read and changed in place of /etc/config/sqm' said || cat said
+         sqm verify >said 2>&1 || cat said; sqm plan 2>&1 | grep -q 'bandwidth 2mbit' || echo 'plan reads another file'
+         sqm import --help >/dev/null; sqm status --daemon --json | grep -q '\"file\": \"/var/run/uci/sqm\"' || echo 'the status names another file'
+         chmod 777 /var/run/uci; sqm plan 2>&1 | grep -q 'bandwidth 4400kbit' || echo 'a file that other users can write is read'
+         rm -r /var/run/uci; kill -HUP $daemon; sleep 1
+         tc qdisc show dev d0 | grep -q 'bandwidth 4400Kbit' || echo 'the file in /etc/config is not in force again'
          kill $daemon; wait $daemon",
     );
 }

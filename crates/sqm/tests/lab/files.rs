@@ -286,9 +286,10 @@ fn each_state_of(home: &Home, file: &str, states: &[&str]) -> String {
                         shaped || say "the queues are gone"
                         stop_daemon ;;
                     "config fifo"* | "config folder"* | "config dangling"*)
-                        within 10 is_over || say "a daemon without a configuration goes on"
-                        wait $daemon; [ $? = 2 ] && grep -q "cannot read the configuration: $config: " log || say "$(cat log)"
-                        shaped || say "the queues are gone" ;;
+                        within 10 grep -q "cannot read the configuration: $config: " log || say "$(cat log)"
+                        is_over && say "a daemon without a configuration ends: $(cat log)"
+                        shaped || say "the queues are gone"
+                        stop_daemon ;;
                     *)
                         sleep 2; is_over && say "the daemon has ended: $(cat log)"
                         tc qdisc del dev d0 root

@@ -61,7 +61,7 @@ pub(super) enum Page<'a> {
 impl PageArgs {
     /// Reads the password and checks the flags. `is_dialogue` is true if setup asks questions.
     pub(super) fn decide(&self, config: &Path, is_dialogue: bool) -> Result<Page<'_>, Failure> {
-        let is_served = config == Path::new(boot::SERVED_CONFIG);
+        let is_served = config == sqm_configuration::uci_override::of(Path::new(boot::SERVED_CONFIG));
         if !self.page {
             return Ok(match is_dialogue && is_served && !self.no_page {
                 true => Page::Ask,

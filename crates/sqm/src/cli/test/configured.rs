@@ -9,7 +9,7 @@ use sqm_core::units::Rate;
 use sqm_measure::overhead_fit::Configured;
 use sqm_plan::line::ConfiguredLine;
 
-use sqm_configuration::load;
+use sqm_configuration::{load, uci_override};
 use sqm_process::failure::Failure;
 
 /// The configuration file, unless another one is named.
@@ -21,11 +21,13 @@ const PTM: f64 = 64.0 / 65.0;
 /// The lines in the named configuration file, or in the usual one if it exists.
 pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Failure> {
     let file = match named {
-        Some(file) => file.as_path(),
-        None if Path::new(USUAL).exists() => Path::new(USUAL),
-        None => return Ok(Vec::new()),
+        Some(file) => file.clone(),
+        None => uci_override::of(Path::new(USUAL)),
     };
-    Ok(load::parse(&load::read(file)?, file, &load::links())?.lines)
+    if named.is_none() && !file.exists() {
+        return Ok(Vec::new());
+    }
+    Ok(load::parse(&load::read(&file)?, &file, &load::links())?.lines)
 }
 
 /// The line that a test from this address used: the only one there is, or the one on the address's device.
