@@ -156,11 +156,17 @@ test('an error of the program is shown at its section and field, and such an edi
     await page.locator('.cbi-button-save').click();
     await page.getByRole('dialog').waitFor();
     assert.match(await page.getByRole('dialog').innerText(), /'85mbt' is not a rate/);
+    await page.evaluate(() => document.addEventListener('stand-in-apply', () => (globalThis.isApplied = true)));
+    await page.getByRole('button', { name: 'Dismiss' }).click();
+    await page.locator('.cbi-button-apply').click();
+    await page.getByRole('dialog').waitFor();
+    assert.equal(await page.evaluate(() => globalThis.isApplied), undefined);
     await shot(page, 'luci-refused', false);
     assert.deepEqual(router.changes, []);
     await page.getByRole('button', { name: 'Dismiss' }).click();
     await control(page, 'cfg03abcd', 'download').fill('85mbit');
-    await save(page);
+    await page.locator('.cbi-button-apply').click();
+    await page.waitForFunction(() => globalThis.isApplied);
     assert.equal(router.sections.cfg03abcd.download, '85mbit');
     await page.finish();
 });
@@ -209,6 +215,11 @@ test('options that few need are hidden until they are asked for, unless the sect
     await control(page, 'wan', '_options_queue').selectOption('expert');
     assert.ok(await isShown('egress_cake_rtt'));
     assert.match(await field(page, 'wan', 'egress_cake_rtt').innerText(), /\(egress\)/);
+    // Every option of the table has its field.
+    const table = await readFile(new URL('packaging/openwrt/luci-app-sqm/htdocs/luci-static/resources/sqm/options.js', ROOT), 'utf8');
+    const known = [...table.matchAll(/^\t\t\tname: '(\w+)'/gm)].map(([, name]) => name).sort();
+    const fields = await page.locator('#cbi-sqm-wan [data-name]').evaluateAll((nodes) => nodes.map((node) => node.dataset.name).filter((name) => !name.startsWith('_')));
+    assert.deepEqual(fields.sort(), known);
     await page.finish();
 });
 
@@ -292,6 +303,15 @@ test('a test is started, followed and shown', async (t) => {
     await page.locator('pre', { hasText: 'A+' }).waitFor();
     assert.ok(await page.getByRole('button', { name: 'Stop' }).isDisabled());
     await page.finish();
+});
+
+test('users who may only read can start nothing', async (t) => {
+    const { page } = await show(t, '', { features: { tune: true }, job: { kind: null } }, { view: 'network/sqm_test', isReadOnly: true });
+    for (const name of ['Start a test', 'Find the best rates', 'Stop']) assert.ok(await page.getByRole('button', { name }).isDisabled(), name);
+    await page.finish();
+    const { page: other } = await show(t, '', { ...live('eth1'), daemon: { daemon: null, error: '' } }, { view: 'network/sqm_status', isReadOnly: true });
+    assert.ok(await other.getByRole('button', { name: 'Enable and start the service' }).isDisabled());
+    await other.finish();
 });
 
 test('the full program offers to find the best rates', async (t) => {

@@ -41,8 +41,8 @@ export class Router {
      * @param text the configuration
      * @param sqm answers a method of the object `sqm`; undefined means that there is no such object
      */
-    constructor(text, sqm, { view = 'network/sqm', resources = STAND_IN, media = STAND_IN, translations = {} } = {}) {
-        Object.assign(this, { sections: parsed(text), sqm, view, resources, media, translations });
+    constructor(text, sqm, { view = 'network/sqm', resources = STAND_IN, media = STAND_IN, translations = {}, isReadOnly = false } = {}) {
+        Object.assign(this, { sections: parsed(text), sqm, view, resources, media, translations, isReadOnly });
     }
 
     async listen() {
@@ -82,7 +82,7 @@ export class Router {
         const environment = {
             token: 't', resource: '/luci-static/resources', media: '/luci-static/media', scriptname: '/cgi-bin/luci', pathinfo: '/admin/network/sqm', documentroot: '/www',
             requestpath: ['admin', 'network', 'sqm'], dispatchpath: ['admin', 'network', 'sqm'], pollinterval: 5, ubuspath: '/ubus/', sessionid: '1'.repeat(32),
-            nodespec: { satisfied: true }, apply_rollback: 90, apply_holdoff: 4, apply_timeout: 5, apply_display: 1.5, rollback_token: null,
+            nodespec: { satisfied: true, readonly: this.isReadOnly }, apply_rollback: 90, apply_holdoff: 4, apply_timeout: 5, apply_display: 1.5, rollback_token: null,
         };
         return `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>SQM</title><meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="/luci-static/media/cascade.css"><script src="/translations.js"></script><script src="/luci-static/resources/cbi.js"></script></head>
@@ -98,7 +98,7 @@ export class Router {
     }
 
     async call(object, method, values) {
-        if (object === 'session') return [OK, { access: true }];
+        if (object === 'session') return [OK, { access: !this.isReadOnly }];
         if (object === 'luci-rpc') return [OK, { lo: {}, eth0: {}, eth1: {}, ifb4eth1: {}, 'pppoe-wan': {} }];
         if (object === 'luci') {
             this.changes.push([method, values]);

@@ -46,6 +46,11 @@ window.LuCI = class LuCI {
         return Promise.resolve(value).catch(() => otherwise);
     }
 
+    /** False for users who may only read. */
+    hasViewPermission() {
+        return !this.env.nodespec.readonly;
+    }
+
     isObject(value) {
         return value !== null && typeof value === 'object';
     }

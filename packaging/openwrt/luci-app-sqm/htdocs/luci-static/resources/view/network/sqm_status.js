@@ -109,7 +109,7 @@ return view.extend({
 		if (daemon == null) {
 			dom.content(place, [
 				E('p', { 'class': 'alert-message warning' }, [ error || _('The daemon does not answer.') ]),
-				E('button', { 'class': 'btn cbi-button cbi-button-apply', 'click': ui.createHandlerFn(this, 'start') }, [ _('Enable and start the service') ])
+				E('button', { 'class': 'btn cbi-button cbi-button-apply', 'disabled': L.hasViewPermission() ? null : true, 'click': ui.createHandlerFn(this, 'start') }, [ _('Enable and start the service') ])
 			]);
 			return;
 		}

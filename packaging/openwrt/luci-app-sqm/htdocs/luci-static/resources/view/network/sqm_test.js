@@ -83,9 +83,9 @@ return view.extend({
 	show(job) {
 		const is_running = job?.is_running === true;
 
-		this.stop.disabled = !is_running;
+		this.stop.disabled = !is_running || !L.hasViewPermission();
 		for (const button of this.buttons)
-			button.disabled = is_running;
+			button.disabled = is_running || !L.hasViewPermission();
 
 		if (job?.kind == null) {
 			dom.content(this.state, []);
