@@ -15,8 +15,11 @@ const JSHN = `json_load() { JSHN_INPUT="$1"; }
 json_get_var() { eval "$1=\\$(printf '%s' \\"\\$JSHN_INPUT\\" | node -e 'process.stdout.write(JSON.parse(require(\\"fs\\").readFileSync(0))[process.argv[1]] ?? \\"\\")' \\"\\$2\\")"; }
 `;
 
+/** Shells differ in what `local` does to a variable of the caller: dash keeps its value, bash and the shell of OpenWrt do not. */
+const SHELLS = ['sh', 'bash'];
+
 /** A plugin in a folder of its own, with this program. */
-async function plugin(t, program) {
+async function plugin(t, program, shell = 'sh') {
     const root = await mkdtemp(join(tmpdir(), 'sqm-rpcd-test-'));
     t.after(() => rm(root, { recursive: true, force: true }));
     await mkdir(join(root, 'run'));
@@ -27,7 +30,7 @@ async function plugin(t, program) {
     await writeFile(join(root, 'bin/sqm'), `#!/bin/sh\nprintf '%s\\n' "$@" >>${root}/arguments\n${program}`);
     await chmod(join(root, 'bin/sqm'), 0o755);
     const run = (words, input = '') => new Promise((resolve, reject) => {
-        const child = execFile('sh', [join(root, 'plugin'), ...words], { cwd: root, env: { ...process.env, PATH: `${root}/bin:${process.env.PATH}` } }, (error, stdout, stderr) => (error ? reject(new Error(stderr)) : resolve(JSON.parse(stdout))));
+        const child = execFile(shell, [join(root, 'plugin'), ...words], { cwd: root, env: { ...process.env, PATH: `${root}/bin:${process.env.PATH}` } }, (error, stdout, stderr) => (error ? reject(new Error(stderr)) : resolve(JSON.parse(stdout))));
         child.stdin.on('error', reject);
         child.stdin.end(`${input}\n`);
     });
@@ -46,8 +49,8 @@ test('an answer of the program is passed on, and so is its error', async (t) => 
     assert.deepEqual(await given(), ['status', '--json', 'status', '--daemon', '--json', 'plan', '--format', 'tc']);
 });
 
-test('a text for the check reaches the program byte for byte', async (t) => {
-    const { root, call } = await plugin(t, 'cat >seen; echo "{}"\n');
+for (const shell of SHELLS) test(`a text for the check reaches the program byte for byte (${shell})`, async (t) => {
+    const { root, call } = await plugin(t, 'cat >seen; echo "{}"\n', shell);
     const text = "config 'queue'\n\toption 'interface' 'a'\\''; touch x; $(touch x) `touch x` \"\\\\n'";
     await call('check', { text });
     assert.equal(await readFile(join(root, 'seen'), 'utf8'), `${text}\n`);
