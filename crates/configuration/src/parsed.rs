@@ -6,7 +6,8 @@ use std::path::Path;
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::stack;
 use sqm_plan::diagnostic::Diagnostic;
-use sqm_plan::settings::Settings;
+use sqm_plan::own::OwnFile;
+use sqm_plan::settings::{Script, Settings};
 use sqm_plan::{Configuration, Loaded, RateOverrides};
 
 use crate::own_script;
@@ -37,6 +38,20 @@ impl Parsed {
     /// The text.
     pub fn text(&self) -> &[u8] {
         &self.text
+    }
+
+    /// True if it is what `text` holds now. The texts that `option script` names may have changed while the configuration has not.
+    pub fn holds(&self, text: &[u8], file: &Path) -> bool {
+        let is_unchanged =
+            |own: &OwnFile, name: &str| own_script::read(name, file).is_ok_and(|now| now == *own);
+        self.text == text
+            && self.sections().iter().all(|settings| {
+                let own = [&settings.egress, &settings.ingress].map(|direction| match &direction.script {
+                    Script::Own(own) => is_unchanged(&own.text.file, &own.text.name),
+                    _ => true,
+                });
+                own == [true, true]
+            })
     }
 
     /// The settings of all sections that could be read, enabled or not.

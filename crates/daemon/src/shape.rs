@@ -599,7 +599,7 @@ impl Shaper {
         links: &[Link],
         in_force: impl Fn(&mut Self, &Loaded) -> bool,
     ) -> bool {
-        if text == self.configuration.parsed.text() {
+        if self.configuration.parsed.holds(&text, &self.file) {
             return false;
         }
         let Ok((parsed, loaded)) = parse_and_plan(text, &self.file, links) else {

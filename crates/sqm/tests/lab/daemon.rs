@@ -522,6 +522,18 @@ fn other_commands_work_while_the_daemon_runs() {
          sed -i s/4100/3000/ sqm; sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload'
          tc qdisc show dev d0 root | grep -q 'bandwidth 3Mbit' || echo 'sqm reload was undone'
 
+         # A text of one's own that has changed, while the configuration has not.
+         cp sqm built_in; sed -i s/best_of_cake.qos/mine.tc/ sqm
+         both() { printf 'tc qdisc add dev $IFACE root cake bandwidth %s\\ntc qdisc add dev $IFB root cake bandwidth $DOWNLINK\\n' $1 >mine.tc; }
+         both 7mbit; kill -HUP $daemon; within_a_second 'own text'
+         both 6mbit; kill -HUP $daemon; within_a_second 'HUP after a change of the text'
+         tc qdisc show dev d0 root | grep -q 'bandwidth 6Mbit' || echo 'HUP: another text'
+         both 5mbit; sqm reload --config /tmp/sqm >/dev/null; within_a_second 'sqm reload after a change of the text'
+         tc qdisc show dev d0 root | grep -q 'bandwidth 5Mbit' || echo 'sqm reload of another text was undone'
+         both 5mbits; kill -HUP $daemon; says 'a text with an error' \"mine.tc:1\"
+         tc qdisc show dev d0 root | grep -q 'bandwidth 5Mbit' || echo 'a text with an error has changed the queues'
+         cp built_in sqm; kill -HUP $daemon; within_a_second 'a built-in setup script again'
+
          # The daemon leaves an unconfirmed change alone, and its rollback stays.
          sed -i s/3000/2000/ sqm; sqm start --confirm 3 --config /tmp/sqm >/dev/null 2>&1 &
          says trial 'waits for'

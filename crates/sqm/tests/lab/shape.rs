@@ -127,6 +127,58 @@ fn start_sets_what_tc_reads_and_stop_restores_the_previous_state() {
     }
     port.sqm_ok("stop");
     assert_eq!(port.state(), before);
+    a_text_of_ones_own_is_started_verified_refused_and_stopped(&port, &before);
+}
+
+/// `option script 'mine.tc'`, with the text beside the configuration.
+fn a_text_of_ones_own_is_started_verified_refused_and_stopped(port: &Port, before: &str) {
+    const TEXT: &str = "\
+tc qdisc add dev $IFACE root handle 1: $STAB htb default 20
+tc class add dev $IFACE parent 1: classid 1:1 htb rate $UPLINK ceil $UPLINK $HTB_BURST
+tc class add dev $IFACE parent 1:1 classid 1:10 htb rate $((UPLINK / 3))kbit ceil $UPLINK prio 1
+tc class add dev $IFACE parent 1:1 classid 1:20 htb rate $((UPLINK / 6))kbit ceil $UPLINK prio 2
+tc qdisc add dev $IFACE parent 1:10 handle 110: fq_codel limit 300
+tc qdisc add dev $IFACE parent 1:20 sfq
+tc filter add dev $IFACE parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff match ip dport 53 0xffff flowid 1:10
+tc filter add dev $IFACE parent 1: protocol ipv6 prio 2 flower src_ip 2001:db8::/36 classid 1:10
+tc qdisc add dev $IFB root cake bandwidth $DOWNLINK $CAKE_FRAMING
+";
+    let text = |text: &str| port.home.write("/tmp/mine.tc", text.as_bytes()).expect("a file");
+    text(TEXT);
+    port.config(&CAKE.replace("piece_of_cake.qos", "mine.tc"));
+    port.sqm_ok("start");
+    port.sqm_ok("verify");
+    let classes = port.tc("class show dev p1");
+    assert!(
+        classes.contains("class htb 1:10 parent 1:1") && classes.contains("rate 1466Kbit"),
+        "{classes}"
+    );
+    let filters = port.tc("filter show dev p1 parent 1:");
+    for word in [
+        "match 00110000/00ff0000 at 8",
+        "match 00000035/0000ffff at 20",
+        "match 20010db8/ffffffff at 8",
+    ] {
+        assert!(filters.contains(word), "`{word}` is missing in {filters}");
+    }
+    assert!(port.tc("qdisc show dev ifb4p1 root").contains("bandwidth 24Mbit"));
+
+    let file = port.file();
+    for command in ["start", "reload"] {
+        text(&TEXT.replace("limit 300", "limt 300"));
+        refused(
+            port,
+            &["sqm", command, "--config", &file],
+            2,
+            &["p1.config:6", "/tmp/mine.tc:5: word 11 'limt'", "limit"],
+        );
+    }
+    text(&TEXT.replace("limit 300", "limit 500"));
+    port.sqm_ok("reload");
+    port.sqm_ok("verify");
+    assert!(port.tc("qdisc show dev p1").contains("limit 500p"));
+    port.sqm_ok("stop");
+    assert_eq!(port.state(), before);
 }
 
 #[test]
