@@ -9,6 +9,7 @@
 pub mod autorate;
 mod counted;
 mod globals;
+pub mod script;
 mod shell;
 
 use std::collections::BTreeMap;

@@ -85,8 +85,8 @@ pub(crate) fn script(text: &str) -> Result<Script, Finding> {
         let shown = shortened(text);
         let name = text.rsplit('/').next().unwrap_or(text).trim_end_matches(".qos");
         let message = format!(
-            "unknown script '{shown}': sqm runs no shell scripts; choose one of {list}, or write a text of tc commands of your own, \
-             such as 'mine.tc'"
+            "unknown script '{shown}': sqm runs no shell scripts; choose one of {list}, or a text of tc commands of your own, such as \
+             'mine.tc', which 'sqm import mine.qos' makes of a script"
         );
         let mut others = OTHER_SCRIPTS.iter();
         let other = others.find(|(other, _)| *other == name);

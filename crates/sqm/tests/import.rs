@@ -366,3 +366,88 @@ fn settings_of_sqm_conf_beside_the_configuration_are_reported() {
     fs::write(path("config/sqm"), format!("{section}{options}")).unwrap();
     assert_eq!(plan(), "");
 }
+
+const SCRIPT: &str = ". ${SQM_LIB_DIR}/defaults.sh
+egress() {
+    $TC qdisc add dev $IFACE root `get_stab_string` cake bandwidth ${UPLINK}kbit `get_cake_lla_string` ${EQDISC_OPTS}
+}
+ingress() {
+    $TC qdisc add dev $DEV root cake bandwidth ${DOWNLINK}kbit besteffort
+    $IP link set dev $DEV up
+}
+";
+
+#[test]
+fn a_setup_script_becomes_a_text_that_a_section_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("mine.qos"), SCRIPT).unwrap();
+    let shown = import(directory.path(), &["mine.qos"]);
+    assert!(shown.status.success());
+    let line =
+        "tc qdisc add dev $IFACE root $STAB cake bandwidth $UPLINK $CAKE_FRAMING $CAKE_OPTIONS $OPTIONS";
+    assert!(text(&shown.stdout).contains(line), "{}", text(&shown.stdout));
+    let json = import(directory.path(), &["mine.qos", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(rows.to_string().contains("\"script\":\"mine.tc\""), "{rows}");
+    assert!(!path("mine.tc").exists());
+
+    for _ in 0..2 {
+        let written = import(directory.path(), &["mine.qos", "--write", "--config", "sqm"]);
+        assert!(written.status.success(), "{}", text(&written.stderr));
+    }
+    assert_eq!(fs::read(path("mine.tc")).unwrap(), shown.stdout);
+    fs::write(
+        path("sqm"),
+        "config queue\n option enabled 1\n option interface sqm-none0\n option upload 10mbit\n option download 50mbit\n \
+         option script mine.tc\n option link docsis\n",
+    )
+    .unwrap();
+    let plan = |file: &str| {
+        Command::new(env!("CARGO_BIN_EXE_sqm"))
+            .args(["plan", "--format", "tc", "--config", file])
+            .current_dir(directory.path())
+            .output()
+            .unwrap()
+    };
+    let planned = plan("sqm");
+    assert!(planned.status.success(), "{}", text(&planned.stderr));
+    let commands = text(&planned.stdout);
+    assert!(
+        commands.contains("cake bandwidth 10mbit") && commands.contains("overhead 18 mpu 64"),
+        "{commands}"
+    );
+
+    // The commands that are printed are a text themselves.
+    fs::write(path("printed.tc"), commands).unwrap();
+    let config = fs::read_to_string(path("sqm")).unwrap();
+    fs::write(path("again"), config.replace("mine.tc", "printed.tc")).unwrap();
+    let again = plan("again");
+    assert_eq!(text(&again.stdout), commands, "{}", text(&again.stderr));
+
+    // A text of another content is not replaced.
+    fs::write(path("mine.tc"), "# ours").unwrap();
+    let refused = import(directory.path(), &["mine.qos", "--write", "--config", "sqm"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(fs::read(path("mine.tc")).unwrap(), b"# ours");
+}
+
+/// The script would make a file if it were run.
+#[test]
+fn a_setup_script_with_a_foreign_line_is_named_by_it_and_nothing_is_written_or_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::write(
+        path("mine.qos"),
+        SCRIPT.replace("    $IP link set", "    touch ran\n    $IP link set"),
+    )
+    .unwrap();
+    let refused = import(directory.path(), &["mine.qos", "--write", "--config", "sqm"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("error: mine.qos:7: 'touch' is not carried over"),
+        "{said}"
+    );
+    assert!(!path("mine.tc").exists() && !path("ran").exists());
+}

@@ -1,5 +1,7 @@
 //! `sqm import`.
 
+mod script;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ use sqm_kernel::stack;
 use sqm_plan::import::{self, Imported, Reader, Remark, Source, autorate};
 
 use crate::json;
+use script::Text;
 use sqm_configuration::{Draft, EditError, load, parse_and_plan};
 use sqm_plan::OptionValue;
 use sqm_process::failure::{Failure, without_numbers};
@@ -22,7 +25,9 @@ const ENDING: &str = ".iface.conf";
 
 /// Turn files of sqm-scripts, cake-autorate and sqm-autorate into sections of /etc/config/sqm.
 ///
-/// A file's name says whose it is: `eth0.iface.conf` is of sqm-scripts on generic Linux, `config.primary.sh` of cake-autorate. Any
+/// A file's name says whose it is: `eth0.iface.conf` is of sqm-scripts on generic Linux, `config.primary.sh` of cake-autorate. A
+/// setup script of one's own for sqm-scripts, `mine.qos`, becomes a text of tc commands, `mine.tc`, for `option script`; it is read
+/// and never run. Any
 /// other file is read as OpenWrt's /etc/config/cake-autorate or /etc/config/sqm-autorate. For sqm-scripts import reads a file
 /// `default.conf` beside them first, as its systemd unit does, and `sqm.conf` last, as all of sqm-scripts does. The rates, bounds
 /// and reflectors of cake-autorate and sqm-autorate are set in the section of the interface, if there is one.
@@ -36,6 +41,7 @@ const ENDING: &str = ".iface.conf";
   sqm import --write && sqm start           add them to /etc/config/sqm and apply them
   sqm import /root/cake-autorate/config.primary.sh --write
   sqm import /etc/config/cake-autorate
+  sqm import /usr/lib/sqm/mine.qos --write  write /etc/sqm/mine.tc for option script 'mine.tc'
   sqm import --json | jq '.[].differences'
 
 Exit codes: 0 imported, with or without differences; 1 cannot be written; 2 a file cannot be imported (the others are)")]
@@ -66,31 +72,39 @@ impl Args {
         let files = self.files()?;
         let links = load::links();
         let mut sections: Vec<Section> = Vec::new();
+        let mut texts: Vec<Text> = Vec::new();
         let mut failed = 0;
         for file in &files {
             let mut errors = Vec::new();
-            match self.read(file, &links) {
-                Ok(read) => {
-                    for section in read {
-                        let interface = section.imported.interface.clone();
-                        if sections.iter().any(|other| other.imported.interface == interface) {
-                            errors.push(format!(
-                                "{}: another file is for {interface}, too; name only one of them",
-                                file.display()
-                            ));
-                        } else {
-                            sections.push(section);
+            if is_script(file) {
+                match Text::of(file) {
+                    Ok(text) => texts.push(text),
+                    Err(found) => errors.extend(found.iter().map(|error| located(file, error))),
+                }
+            } else {
+                match self.read(file, &links) {
+                    Ok(read) => {
+                        for section in read {
+                            let interface = section.imported.interface.clone();
+                            if sections.iter().any(|other| other.imported.interface == interface) {
+                                errors.push(format!(
+                                    "{}: another file is for {interface}, too; name only one of them",
+                                    file.display()
+                                ));
+                            } else {
+                                sections.push(section);
+                            }
                         }
                     }
+                    Err(mut found) => errors.append(&mut found),
                 }
-                Err(mut found) => errors.append(&mut found),
             }
             failed += usize::from(!errors.is_empty());
             errors
                 .iter()
                 .for_each(|error| errln!("error: {}", without_numbers(error)));
         }
-        self.answer(&sections, &links)?;
+        self.answer(&sections, &texts, &links)?;
         if failed > 0 {
             let (failed, all) = (failed, files.len());
             return Err(Failure::Usage(anyhow!(
@@ -101,12 +115,15 @@ impl Args {
     }
 
     /// Prints or writes the sections.
-    fn answer(&self, sections: &[Section], links: &[Link]) -> Result<(), Failure> {
+    fn answer(&self, sections: &[Section], texts: &[Text], links: &[Link]) -> Result<(), Failure> {
         if self.json {
-            let rows: Vec<Row<'_>> = sections.iter().map(Row::of).collect();
+            let of_sections = sections.iter().map(Row::of).map(AnyRow::Section);
+            let of_texts = texts.iter().map(Text::row).map(AnyRow::Text);
+            let rows: Vec<AnyRow<'_>> = of_sections.chain(of_texts).collect();
             json::print(&json::list(&rows))?;
             return Ok(());
         }
+        texts.iter().for_each(Text::print_differences);
         for section in sections {
             let interface = &section.imported.interface;
             for difference in &section.differences {
@@ -114,16 +131,18 @@ impl Args {
             }
         }
         if self.write {
+            for text in texts {
+                text.write(&self.config)?;
+            }
             return match sections.is_empty() {
                 true => Ok(()),
                 false => self.add(sections, links),
             };
         }
-        let texts: Vec<String> = sections
-            .iter()
-            .map(|section| section.imported.to_string())
-            .collect();
-        out!("{}", texts.join("\n"));
+        let sections = sections.iter().map(|section| section.imported.to_string());
+        let texts = texts.iter().map(|text| text.text().to_owned());
+        let printed: Vec<String> = sections.chain(texts).collect();
+        out!("{}", printed.join("\n"));
         Ok(())
     }
 
@@ -325,6 +344,18 @@ fn count(sections: usize) -> String {
         1 => "a section".to_owned(),
         n => format!("{n} sections"),
     }
+}
+
+/// True for a setup script of sqm-scripts.
+fn is_script(file: &Path) -> bool {
+    file.to_string_lossy().ends_with(script::SHELL)
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum AnyRow<'a> {
+    Section(Row<'a>),
+    Text(script::Row<'a>),
 }
 
 #[derive(Serialize)]

@@ -1,0 +1,465 @@
+//! Follows one direction of a setup script, with variables of a text in place of the values that a shell would have.
+
+use std::collections::BTreeMap;
+
+use sqm_core::units::shortened;
+
+use super::parser::{Node, Script};
+use super::words;
+use crate::plan::MARKED_DSCP;
+use crate::side::Side;
+
+/// Most calls of functions within each other.
+const DEEPEST_CALL: usize = 16;
+/// Most steps of a script, a choice: a hundred times those of the longest one of sqm-scripts.
+const MOST_STEPS: usize = 20_000;
+
+/// A fact about the section that a script asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// `QDISC` is this leaf.
+    Qdisc(&'static str),
+    /// `ZERO_DSCP_INGRESS` is 1.
+    SquashDscp,
+    /// `IGNORE_DSCP_INGRESS` is 1.
+    SquashIngress,
+}
+
+/// The reason to stop before the end of a path.
+pub(super) enum Stop {
+    /// The script asks for a fact that this path does not know yet.
+    Ask(Asked),
+    /// More steps than any setup script needs.
+    TooLong,
+}
+
+/// A command of `tc` that the script runs, and its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Emitted {
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+/// The commands of one path of a script.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done {
+    pub(super) lines: Vec<Emitted>,
+    /// Commands for iptables, which `ipt` adds to both families.
+    pub(super) ipt: Vec<Emitted>,
+    /// Everything that is not carried over, each with its line.
+    pub(super) errors: Vec<(usize, String)>,
+}
+
+/// The part of a script's work that is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The queues of one direction.
+    Queues(Side),
+    /// The rules of iptables.
+    Firewall,
+}
+
+/// Follows the script for one part of its work. `known` are the facts of this path.
+pub(super) fn follow(script: &Script, part: Part, known: &[(Asked, bool)]) -> Result<Done, Stop> {
+    const PREPARE: &str = "sqm_prepare_script";
+    let (side, functions): (Side, &[&str]) = match part {
+        Part::Queues(Side::Egress) => (Side::Egress, &[PREPARE, "egress"]),
+        Part::Queues(Side::Ingress) => (Side::Ingress, &[PREPARE, "ingress"]),
+        Part::Firewall => (Side::Egress, &[PREPARE, "egress", "ingress"]),
+    };
+    let mut run = Run {
+        script,
+        side,
+        known,
+        values: words::initial(side),
+        done: Done::default(),
+        steps: 0,
+        calls: 0,
+    };
+    run.all(&script.statements)?;
+    for function in functions {
+        if let Some((_, body)) = script.functions.get(*function) {
+            run.all(body)?;
+        }
+    }
+    let mut done = run.done;
+    match part {
+        Part::Queues(_) => done.ipt.clear(),
+        // The errors are those of the queues, or of the other direction's values.
+        Part::Firewall => {
+            done.lines.clear();
+            done.errors.clear();
+        }
+    }
+    Ok(done)
+}
+
+/// How a list of statements ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    GoesOn,
+    Returns,
+}
+
+struct Run<'a> {
+    script: &'a Script,
+    side: Side,
+    known: &'a [(Asked, bool)],
+    values: BTreeMap<String, String>,
+    done: Done,
+    steps: usize,
+    calls: usize,
+}
+
+impl Run<'_> {
+    fn error(&mut self, line: usize, message: impl Into<String>) {
+        self.done.errors.push((line, message.into()));
+    }
+
+    fn all(&mut self, nodes: &[Node]) -> Result<Flow, Stop> {
+        for node in nodes {
+            if self.node(node)? == Flow::Returns {
+                return Ok(Flow::Returns);
+            }
+        }
+        Ok(Flow::GoesOn)
+    }
+
+    fn node(&mut self, node: &Node) -> Result<Flow, Stop> {
+        self.steps += 1;
+        if self.steps > MOST_STEPS {
+            return Err(Stop::TooLong);
+        }
+        match node {
+            Node::Command { line, words } => self.command(*line, words),
+            Node::If {
+                condition,
+                then,
+                otherwise,
+            } => match self.condition(condition)? {
+                Some(true) => self.all(then),
+                Some(false) => self.all(otherwise),
+                None => Ok(Flow::GoesOn),
+            },
+            Node::Case { line, word, arms } => self.case(*line, word, arms),
+            Node::AndOr { first, is_and, then } => {
+                if is_test(first) {
+                    return match self.condition(first)? {
+                        Some(holds) if holds == *is_and => self.node(then),
+                        _ => Ok(Flow::GoesOn),
+                    };
+                }
+                // Commands are taken to succeed.
+                let flow = self.node(first)?;
+                match flow == Flow::GoesOn && *is_and {
+                    true => self.node(then),
+                    false => Ok(flow),
+                }
+            }
+        }
+    }
+
+    /// A fact about the section.
+    fn ask(&self, asked: Asked) -> Result<bool, Stop> {
+        for (known, is) in self.known {
+            match (known, asked) {
+                _ if *known == asked => return Ok(*is),
+                // Only one leaf is chosen.
+                (Asked::Qdisc(_), Asked::Qdisc(_)) if *is => return Ok(false),
+                _ => {}
+            }
+        }
+        Err(Stop::Ask(asked))
+    }
+
+    /// `[ … ]`; `None` after an error.
+    fn condition(&mut self, node: &Node) -> Result<Option<bool>, Stop> {
+        let (line, test) = match node {
+            Node::Command { line, words } if is_test(node) => (*line, words),
+            Node::Command { line, .. } | Node::Case { line, .. } => {
+                self.error(
+                    *line,
+                    "only tests such as [ \"$QDISC\" = \"cake\" ] decide what is carried over",
+                );
+                return Ok(None);
+            }
+            Node::AndOr { first, .. } | Node::If { condition: first, .. } => {
+                if let Node::Command { line, .. } = first.as_ref() {
+                    self.error(
+                        *line,
+                        "a condition of several parts is not carried over: write one 'if' within another",
+                    );
+                }
+                return Ok(None);
+            }
+        };
+        let inner = &test[1..test.len() - 1];
+        let expanded: Result<Vec<String>, String> = inner.iter().map(|word| self.expand(word)).collect();
+        let expanded = match expanded {
+            Ok(expanded) => expanded,
+            Err(message) => {
+                self.error(line, message);
+                return Ok(None);
+            }
+        };
+        let parts: Vec<&str> = expanded.iter().map(String::as_str).collect();
+        let (left, right, is) = match parts.as_slice() {
+            [left, "=" | "==" | "-eq", right] => (*left, *right, true),
+            [left, "!=" | "-ne", right] => (*left, *right, false),
+            ["-z", text] if words::is_plain(text) => return Ok(Some(text.is_empty())),
+            ["-n", text] if words::is_plain(text) => return Ok(Some(!text.is_empty())),
+            _ => {
+                self.error(line, "this test is not carried over: a text asks for QDISC, ZERO_DSCP_INGRESS and IGNORE_DSCP_INGRESS");
+                return Ok(None);
+            }
+        };
+        let asked = match (left, right) {
+            (words::ZERO_DSCP, "0" | "1") => Some((Asked::SquashDscp, right == "1")),
+            (words::IGNORE_DSCP, "0" | "1") => Some((Asked::SquashIngress, right == "1")),
+            (words::QDISC, leaf) => words::leaf(leaf).map(|leaf| (Asked::Qdisc(leaf), true)),
+            _ => None,
+        };
+        if let Some((asked, wanted)) = asked {
+            return Ok(Some((self.ask(asked)? == wanted) == is));
+        }
+        if words::is_plain(left) && words::is_plain(right) {
+            return Ok(Some((left == right) == is));
+        }
+        self.error(
+            line,
+            "this test is not carried over: a text asks for QDISC, ZERO_DSCP_INGRESS and IGNORE_DSCP_INGRESS",
+        );
+        Ok(None)
+    }
+
+    fn case(&mut self, line: usize, word: &str, arms: &[(Vec<String>, Vec<Node>)]) -> Result<Flow, Stop> {
+        let value = match self.expand(word) {
+            Ok(value) if value == words::QDISC || words::is_plain(&value) => value,
+            Ok(_) => {
+                self.error(line, "only 'case $QDISC in' is carried over");
+                return Ok(Flow::GoesOn);
+            }
+            Err(message) => {
+                self.error(line, message);
+                return Ok(Flow::GoesOn);
+            }
+        };
+        for (patterns, body) in arms {
+            for pattern in patterns {
+                let plain = pattern.trim_matches('"').trim_end_matches('*');
+                let fits = match (words::leaf(plain), pattern.as_str()) {
+                    (_, "*") => true,
+                    (Some(leaf), _) if value == words::QDISC => self.ask(Asked::Qdisc(leaf))?,
+                    (Some(leaf), _) => value == leaf,
+                    (None, _) => {
+                        self.error(
+                            line,
+                            format!("the pattern '{}' is not the name of a leaf", shortened(pattern)),
+                        );
+                        return Ok(Flow::GoesOn);
+                    }
+                };
+                if fits {
+                    return self.all(body);
+                }
+            }
+        }
+        Ok(Flow::GoesOn)
+    }
+
+    /// A word as a text has it.
+    fn expand(&self, word: &str) -> Result<String, String> {
+        words::expand(word, &self.values, self.side)
+    }
+
+    fn command(&mut self, line: usize, raw: &[String]) -> Result<Flow, Stop> {
+        let is_assignment = |word: &&String| assignment(word).is_some();
+        let assigned = raw.iter().take_while(is_assignment).count();
+        for word in &raw[..assigned] {
+            let Some((name, value)) = assignment(word) else {
+                continue;
+            };
+            if assigned < raw.len() {
+                // SILENT=1 before a command only hides its errors.
+                continue;
+            }
+            self.assign(line, name, value)?;
+        }
+        let Some(command) = raw.get(assigned) else {
+            return Ok(Flow::GoesOn);
+        };
+        let arguments = &raw[assigned + 1..];
+        if command == "." || command == "source" {
+            return Ok(self.source(line, arguments));
+        }
+        if IGNORED.contains(&command.as_str()) || command.contains("INSMOD") {
+            return Ok(Flow::GoesOn);
+        }
+        match command.as_str() {
+            "return" | "exit" => return Ok(Flow::Returns),
+            "local" | "export" | "readonly" => {
+                for (name, value) in arguments.iter().filter_map(|word| assignment(word)) {
+                    self.assign(line, name, value)?;
+                }
+                return Ok(Flow::GoesOn);
+            }
+            "diffserv" => {
+                self.diffserv(line, arguments);
+                return Ok(Flow::GoesOn);
+            }
+            name if self.script.functions.contains_key(name) => return self.call(line, name),
+            _ => {}
+        }
+        let expanded: Result<Vec<String>, String> =
+            raw[assigned..].iter().map(|word| self.expand(word)).collect();
+        let text = match expanded {
+            Ok(words) => words.join(" ").split_whitespace().collect::<Vec<_>>().join(" "),
+            Err(message) => {
+                self.error(line, message);
+                return Ok(Flow::GoesOn);
+            }
+        };
+        let text = text.replace(words::QDISC, self.leaf());
+        let words: Vec<&str> = text.split(' ').collect();
+        match words.as_slice() {
+            ["tc", _, "del" | "delete", ..] => {}
+            ["tc", ..] => self.done.lines.push(Emitted { line, text }),
+            ["ip", "link", rest @ ..] if is_about_ifb(rest) => {}
+            ["ipt", ..] => self.done.ipt.push(Emitted { line, text }),
+            [first, ..] => {
+                let message = format!(
+                    "'{}' is not carried over: a text of tc commands runs no other program. Remove the line, or run it elsewhere",
+                    shortened(first)
+                );
+                self.error(line, message);
+            }
+            [] => {}
+        }
+        Ok(Flow::GoesOn)
+    }
+
+    /// The leaf as a word of the text: the one that this path is about, or the variable.
+    fn leaf(&self) -> &'static str {
+        let mut known = self.known.iter();
+        known
+            .find_map(|fact| match fact {
+                (Asked::Qdisc(leaf), true) => Some(*leaf),
+                _ => None,
+            })
+            .unwrap_or(words::LEAF)
+    }
+
+    fn assign(&mut self, line: usize, name: &str, value: &str) -> Result<(), Stop> {
+        match self.expand(value) {
+            // A script that shapes itself puts fq_codel in place of cake, as $QDISC does here.
+            Ok(value)
+                if name == "QDISC"
+                    && value == "fq_codel"
+                    && self.known.contains(&(Asked::Qdisc("cake"), true)) =>
+            {
+                self.values.insert(name.to_owned(), words::LEAF.to_owned());
+            }
+            Ok(value) => _ = self.values.insert(name.to_owned(), value),
+            Err(message) => self.error(line, message),
+        }
+        Ok(())
+    }
+
+    /// `. /usr/lib/sqm/defaults.sh` and its like, whose effects are known here.
+    fn source(&mut self, line: usize, arguments: &[String]) -> Flow {
+        const KNOWN: [&str; 3] = ["defaults.sh", "functions.sh", "qdisc.sh"];
+        let is_known = arguments.first().is_some_and(|file| {
+            KNOWN
+                .iter()
+                .any(|known| file.trim_matches('"').ends_with(&format!("/{known}")))
+        });
+        if !is_known {
+            self.error(
+                line,
+                "the file that is read here is not known: copy what it does into the script",
+            );
+        }
+        Flow::GoesOn
+    }
+
+    fn call(&mut self, line: usize, name: &str) -> Result<Flow, Stop> {
+        let script = self.script;
+        let Some((_, body)) = script.functions.get(name) else {
+            return Ok(Flow::GoesOn);
+        };
+        self.calls += 1;
+        if self.calls > DEEPEST_CALL {
+            self.error(line, format!("'{}' calls itself", shortened(name)));
+            return Ok(Flow::Returns);
+        }
+        self.all(body)?;
+        self.calls -= 1;
+        Ok(Flow::GoesOn)
+    }
+
+    /// The filters by DSCP that functions.sh has, as the built-in `simple.qos` makes them.
+    fn diffserv(&mut self, line: usize, arguments: &[String]) {
+        let Some(Ok(device)) = arguments.first().map(|word| self.expand(word)) else {
+            return self.error(line, "'diffserv' needs a device");
+        };
+        let mut prio = 0;
+        let mut add = |filter: String| self.done.lines.push(Emitted { line, text: filter });
+        for (dscp, mark) in std::iter::once((0, 2)).chain(MARKED_DSCP) {
+            for (protocol, field) in [("ip", "ip dsfield"), ("ipv6", "ip6 priority")] {
+                prio += 1;
+                add(format!(
+                    "tc filter add dev {device} parent 1: protocol {protocol} prio {prio} u32 match {field} {:#x} 0xfc flowid 1:1{mark}",
+                    dscp << 2
+                ));
+            }
+        }
+        add(format!(
+            "tc filter add dev {device} parent 1: protocol arp prio {} matchall classid 1:11",
+            prio + 1
+        ));
+        add(format!(
+            "tc filter add dev {device} parent 1: protocol all prio 999 matchall classid 1:12"
+        ));
+    }
+}
+
+/// Commands without effect on the queues: messages, and preparations that sqm makes itself.
+const IGNORED: [&str; 14] = [
+    "sqm_debug",
+    "sqm_log",
+    "sqm_warn",
+    "sqm_error",
+    "sqm_trace",
+    "sqm_logger",
+    "do_modules",
+    "verify_qdisc",
+    "verify_iptables",
+    "modprobe",
+    "insmod",
+    "true",
+    ":",
+    "echo",
+];
+
+fn is_test(node: &Node) -> bool {
+    match node {
+        Node::Command { words, .. } => {
+            words.len() > 2 && words[0] == "[" && words.last().is_some_and(|last| last == "]")
+        }
+        _ => false,
+    }
+}
+
+/// `NAME=value`.
+fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (name, value) = word.split_once('=')?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (begins && name.chars().all(is_name)).then_some((name, value))
+}
+
+/// True for the commands of `ip link` that make the IFB and switch it on.
+fn is_about_ifb(words: &[&str]) -> bool {
+    let has = |word: &str| words.contains(&word);
+    has("${IFB}") && (has("up") || has("add") || has("del") || has("delete") || has("down"))
+}
