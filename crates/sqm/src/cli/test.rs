@@ -1,12 +1,15 @@
 //! `sqm test`.
 
+#[cfg(feature = "full")]
 mod configured;
 mod display;
+#[cfg(feature = "full")]
 mod pair;
 mod phases;
 mod queues;
 #[cfg(feature = "full")]
 mod rpm;
+#[cfg(feature = "full")]
 mod sweep;
 mod table;
 #[cfg(feature = "full")]
@@ -246,6 +249,7 @@ impl Args {
         if self.rpm {
             return self.run_rpm();
         }
+        #[cfg(feature = "full")]
         if self.sweep {
             return self.run_sweep();
         }
@@ -260,6 +264,7 @@ impl Args {
             }
         }
         let stop = listen_for_signals().map_err(for_user)?;
+        #[cfg(feature = "full")]
         if let Some(interface) = &self.without_and_with {
             return self.run_pair(interface, &stop);
         }
@@ -432,6 +437,8 @@ impl Args {
             (self.upload_url.is_some(), "--upload-url"),
             (self.svg.is_some(), "--svg"),
             (self.png.is_some(), "--png"),
+            (self.sweep, "--sweep"),
+            (self.without_and_with.is_some(), "--without-and-with"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given) {
             None => Ok(()),
