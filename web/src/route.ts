@@ -14,21 +14,23 @@ export interface Route {
 }
 
 export function useRoute(): Route {
-    const [route, setRoute] = useState(read);
+    const [hash, setHash] = useState(location.hash);
     useEffect(() => {
-        const changed = () => setRoute(read());
+        const changed = () => setHash(location.hash);
         addEventListener('hashchange', changed);
+        // It may have changed between the first drawing of the page and now.
+        changed();
         return () => removeEventListener('hashchange', changed);
     }, []);
-    return route;
+    return read(hash);
 }
 
 export function go(...path: (string | number)[]): void {
     location.hash = `#/${path.join('/')}`;
 }
 
-function read(): Route {
-    const [first, ...rest] = location.hash.replace(/^#\/?/, '').split('/');
+function read(hash: string): Route {
+    const [first, ...rest] = hash.replace(/^#\/?/, '').split('/');
     const place = ALL.find((known) => known === first) ?? 'dashboard';
     return { place, rest: rest.map(decoded) };
 }

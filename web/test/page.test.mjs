@@ -110,6 +110,7 @@ describe('every part of the page', () => {
                 mock.tune = tune;
                 await page.goto(mock.url);
                 await page.goto(`${mock.url}#/tune`);
+                await page.locator('nav a[href="#/tune"][aria-current=page]').waitFor();
                 await judge(`tune-${name}`);
             }
             mock.tests = [{ ...TESTS[0], id: '20260103T020304-00000009', state: 'running', summary: null, verdict: null, bytes: null }, ...TESTS];
@@ -119,6 +120,22 @@ describe('every part of the page', () => {
             await page.finish();
         });
     }
+});
+
+test('a place that is chosen while the page is drawn is shown', async (t) => {
+    const mock = await serve(t, LINE);
+    const page = await open(chromium.browser, mock.url);
+    await page.addInitScript(() => {
+        const drawn = new MutationObserver(() => {
+            if (!document.querySelector('nav')) return;
+            drawn.disconnect();
+            location.hash = '#/tune';
+        });
+        drawn.observe(document, { childList: true, subtree: true });
+    });
+    await page.reload();
+    await page.locator('nav a[href="#/tune"][aria-current=page]').waitFor({ timeout: 20_000 });
+    await page.finish();
 });
 
 /** Waits until all requests of the page are answered. */
