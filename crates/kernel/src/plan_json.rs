@@ -1,10 +1,9 @@
 //! A plan for programs.
 
-use crate::render;
 use serde::Serialize;
 use sqm_core::spec::{Class, LinkLayer};
 use sqm_plan::plan::moving::{Bounds, Mover, MovingRates};
-use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
+use sqm_plan::plan::{Firewall, Plan, PlannedClass, PlannedQdisc, Tree};
 use sqm_plan::side::Side;
 
 /// A plan for programs. Rates and sizes are in the units their names end in; `spec` is in `tc`'s words.
@@ -111,7 +110,7 @@ impl From<&Plan> for PlanJson {
             script: plan.script.clone(),
             egress: tree(&plan.interface, Side::Egress, &plan.egress),
             ingress: tree(&plan.ifb(), Side::Ingress, &plan.ingress),
-            firewall: plan.firewall.as_ref().map(render::nft).unwrap_or_default(),
+            firewall: plan.firewall.as_ref().map(Firewall::nft).unwrap_or_default(),
             autorate: plan.autorate.as_ref().map(AutorateJson::from),
             notes: plan.notes.clone(),
         }

@@ -3,7 +3,7 @@
 //! Run by a root shell in this order, on a device with the kernel's default queues, they lead to the same state as a
 //! [`Transaction`](crate::transaction::Transaction) does. They are for reading and comparing; the program never runs them.
 
-use sqm_plan::plan::{Firewall, Hook, Plan, PlannedClass, PlannedQdisc, RuleAction, RuleCondition, Tree};
+use sqm_plan::plan::{Plan, PlannedClass, PlannedQdisc, Tree};
 
 /// The commands, each without a line end, after a comment for each rate that moves. Empty for a plan that shapes nothing.
 pub fn tc(plan: &Plan) -> Vec<String> {
@@ -12,7 +12,7 @@ pub fn tc(plan: &Plan) -> Vec<String> {
         .map(|line| format!("# {}: {line}", plan.interface))
         .collect();
     if let Some(firewall) = &plan.firewall {
-        lines.extend(nft(firewall));
+        lines.extend(firewall.nft());
     }
     if let Some(egress) = &plan.egress {
         tree(&plan.interface, egress, &mut lines);
@@ -66,60 +66,6 @@ fn qdisc(device: &str, planned: &PlannedQdisc) -> String {
 fn class(device: &str, planned: &PlannedClass) -> String {
     let PlannedClass { parent, id, class } = planned;
     format!("tc class add dev {device} parent {parent} classid {id} {class}")
-}
-
-/// A firewall table as `nft` commands.
-pub fn nft(firewall: &Firewall) -> Vec<String> {
-    let table = &firewall.table;
-    let mut lines = vec![format!("nft add table inet {table}")];
-    let rules = firewall.rules();
-    for hook in [Hook::Prerouting, Hook::Output, Hook::Postrouting] {
-        if rules.iter().any(|(at, _)| *at == hook) {
-            lines.push(format!(
-                "nft add chain inet {table} {hook} '{{ type filter hook {hook} priority mangle; }}'"
-            ));
-        }
-    }
-    lines.extend(rules.iter().map(|(hook, rule)| {
-        let conditions = rule
-            .conditions
-            .iter()
-            .map(|condition| condition_words(*condition, firewall));
-        let actions = rule
-            .actions
-            .iter()
-            .map(|action| action_words(*action, firewall.mask));
-        let words: Vec<String> = conditions.chain(actions).collect();
-        format!("nft add rule inet {table} {hook} {}", words.join(" "))
-    }));
-    lines
-}
-
-fn condition_words(condition: RuleCondition, firewall: &Firewall) -> String {
-    let Firewall { interface, mask, .. } = firewall;
-    match condition {
-        RuleCondition::Arrives => format!("iifname {interface}"),
-        RuleCondition::Leaves => format!("oifname {interface}"),
-        RuleCondition::LeavesElsewhere => format!("oifname != {interface}"),
-        RuleCondition::Marked(is) => format!("meta mark and {mask:#x} {} 0", if is { "!=" } else { "==" }),
-        RuleCondition::Ipv6(ipv6) => format!("meta nfproto {}", if ipv6 { "ipv6" } else { "ipv4" }),
-        RuleCondition::Transport(protocol) => format!("meta l4proto {protocol}"),
-        RuleCondition::Port(port) => format!("@th,16,16 {port}"),
-        RuleCondition::Icmpv6Type(first, last) => format!("@th,0,8 {first}-{last}"),
-        RuleCondition::Dscp { ipv6, dscp, is } => {
-            let family = if ipv6 { "ip6" } else { "ip" };
-            format!("{family} dscp {}{dscp}", if is { "" } else { "!= " })
-        }
-    }
-}
-
-fn action_words(action: RuleAction, mask: u32) -> String {
-    match action {
-        RuleAction::Mark(mark) => format!("meta mark set meta mark and {:#x} or {:#x}", !mask, mark & mask),
-        RuleAction::EraseDscp { ipv6: true } => "ip6 dscp set 0".to_owned(),
-        RuleAction::EraseDscp { ipv6: false } => "ip dscp set 0".to_owned(),
-        RuleAction::Return => "return".to_owned(),
-    }
 }
 
 #[cfg(test)]

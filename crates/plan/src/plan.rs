@@ -5,6 +5,7 @@
 //! itself lists them: printing, comparing and applying are then one walk.
 
 pub mod moving;
+mod nft;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -24,7 +24,6 @@ use super::socket::{self, Message};
 use super::tc::{Entry, INGRESS, INGRESS_HANDLE, NewFilter, NewQdisc, PROTOCOL_ALL, ROOT, decode_entry};
 use super::{filter, flowtable, htb, nftables, options, redirect, size_table};
 use crate::observe::{decode_class, decode_qdisc};
-use crate::render;
 use crate::verify::{same_class, same_qdisc, same_stab};
 
 /// MTU of the device on which the commands were run.
@@ -422,7 +421,7 @@ fn firewall_rules_are_encoded_as_by_nft_and_recognised_in_the_kernels_answer() {
     let recording = recording("nftables");
     let (list, adds) = recording.split_last().expect("a recording");
     let commands: Vec<&str> = adds.iter().map(|add| add.command.as_str()).collect();
-    assert_eq!(commands, render::nft(&firewall));
+    assert_eq!(commands, firewall.nft());
     // In our batch, the table is made, deleted and made again.
     let ours = nftables::encode_table(&firewall).split_off(2);
     assert_eq!(ours.len(), adds.len());

@@ -37,12 +37,18 @@ pub(crate) enum Program {
     Ip,
     /// `firewall mark` and `firewall erase-dscp`.
     Firewall,
+    /// `nft add …`, as `sqm plan` prints the same rules. The whole command is one word.
+    Nft,
 }
+
+/// The beginning of a command of nft, which has quotes.
+const NFT: &str = "nft ";
 
 /// The words of `option qdisc`. A test compares them with the settings.
 pub(crate) const LEAVES: [&str; 7] = ["fq_codel", "cake", "codel", "pie", "sfq", "pfifo", "bfifo"];
 
-const PROGRAMS: [(&str, Program); 3] = [
+const PROGRAMS: [(&str, Program); 4] = [
+    ("nft", Program::Nft),
     ("tc", Program::Tc),
     ("ip", Program::Ip),
     ("firewall", Program::Firewall),
@@ -90,6 +96,12 @@ pub(crate) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Vec<TextError>> {
     while let Some((number, first)) = numbered.next() {
         let mut words = Vec::new();
         let mut part = (number, first);
+        if first.starts_with(NFT) {
+            let text = first.trim_end().to_owned();
+            let words = vec![Word { text, line: number }];
+            lines.extend(line(number, when.clone(), words).ok());
+            continue;
+        }
         let read = loop {
             let (stripped, goes_on) = match part.1.trim_end().strip_suffix('\\') {
                 Some(stripped) if !is_comment(stripped) => (stripped, true),
@@ -139,7 +151,11 @@ fn is_comment(text: &str) -> bool {
 
 fn line(number: usize, when: Vec<Condition>, words: Vec<Word>) -> Result<Line, TextError> {
     let first = &words[0];
-    let Some((_, program)) = PROGRAMS.iter().find(|(name, _)| *name == first.text) else {
+    let name = match first.text.starts_with(NFT) {
+        true => "nft",
+        false => &first.text,
+    };
+    let Some((_, program)) = PROGRAMS.iter().find(|(known, _)| *known == name) else {
         return Err(unknown_program(first));
     };
     Ok(Line {
@@ -159,7 +175,7 @@ fn unknown_program(word: &Word) -> TextError {
         )
         .suggest(Some("tc"));
     }
-    if word.text == "nft" || word.text.starts_with("ipt") {
+    if word.text.starts_with("ipt") {
         let message = format!(
             "word '{shown}': a text has no firewall rules of its own; 'firewall mark' sets the marks of simple.qos, and \
              'firewall erase-dscp' erases the DSCP of arriving packets"
@@ -170,8 +186,7 @@ fn unknown_program(word: &Word) -> TextError {
         "word '{shown}': a line begins with tc, ip, firewall, a heading in brackets, or # for a comment. A text is no shell \
          script: 'sqm import' brings one over"
     );
-    let names = PROGRAMS.map(|(name, _)| name);
-    TextError::at(word.line, message).suggest(near(&word.text, &names))
+    TextError::at(word.line, message).suggest(near(&word.text, &["tc", "ip", "firewall"]))
 }
 
 /// Adds the words of one line of the text. Blanks within the parentheses of a variable belong to its word.

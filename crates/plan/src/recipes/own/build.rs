@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sqm_core::spec::Qdisc;
 use sqm_core::spec::command::{ClassNode, Command, FilterNode, QdiscNode};
+use sqm_core::spec::{Class, Qdisc};
 use sqm_core::units::shortened;
 
 use super::filter;
@@ -156,6 +156,15 @@ impl Builder {
                     root_handle.major, root_handle.major
                 ),
             ));
+        }
+        if let Class::Htb(htb) = &class
+            && htb.ceil.bits_per_sec() < htb.rate.bits_per_sec()
+        {
+            let message = format!(
+                "the class may send {} at most and {} in any case: raise 'ceil' or lower 'rate'",
+                htb.ceil, htb.rate
+            );
+            return Err((id.to_string(), message));
         }
         if id == parent {
             return Err((

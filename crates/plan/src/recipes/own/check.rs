@@ -79,8 +79,9 @@ fn errors(own: &OwnScript, settings: &Settings, side: Side, device: &Device) -> 
                 Side::Egress => (side.rate_option(settings), "$IFACE"),
                 Side::Ingress => (side.rate_option(settings), "$IFB"),
             };
+            let last = own.text.lines.last().map_or(1, |line| line.number);
             let message = format!(
-                "{path}: it makes no queue with 'dev {device}', so that option {option} would shape nothing: add a line, or \
+                "{path}:{last}: no line makes a queue with 'dev {device}', so that option {option} would shape nothing: add a line, or \
                  set option {option} '0'"
             );
             return vec![Finding::of_value(message)];

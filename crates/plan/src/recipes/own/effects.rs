@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use sqm_core::units::shortened;
+
 use super::variables::{Reference, first_reference};
 use super::{active, tree};
 use crate::diagnostic::{Finding, Report};
 use crate::options::{self, Case, OptionInfo, Tab};
-use crate::own::OwnText;
 use crate::own::text::{Line, Program};
+use crate::own::{OwnText, TextError};
 use crate::plan::Firewall;
 use crate::settings::{Script, Settings};
 use crate::side::Side;
@@ -33,6 +35,9 @@ pub(super) fn uses(text: &OwnText, settings: &Settings, side: Side) -> BTreeSet<
         for word in &line.words {
             add_names(&word.text, &mut used);
         }
+    }
+    if side == Side::Egress && printed_rules(text, settings, side).is_ok_and(|rules| rules.is_some()) {
+        used.insert(FIREWALL_MARK.to_owned());
     }
     used
 }
@@ -61,12 +66,52 @@ fn add_names(word: &str, used: &mut BTreeSet<String>) {
 fn side_of(line: &Line, settings: &Settings) -> Option<Side> {
     match line.program {
         Program::Tc => tree::side_of(&tree::device_word(line)?.text, settings),
-        Program::Ip => None,
+        Program::Ip | Program::Nft => None,
         Program::Firewall => match tree::firewall(line).ok()? {
             tree::FirewallRules::Mark => Some(Side::Egress),
             tree::FirewallRules::EraseDscp => Some(Side::Ingress),
         },
     }
+}
+
+/// The rules that the commands of nft in a text make, which must be those of sqm as `sqm plan` prints them. `None` if it has no such
+/// command.
+pub(super) fn printed_rules(
+    text: &OwnText,
+    settings: &Settings,
+    side: Side,
+) -> Result<Option<Firewall>, TextError> {
+    let lines = active(text, settings, side).filter(|line| line.program == Program::Nft);
+    let written: Vec<(usize, &str)> = lines
+        .map(|line| (line.number, line.words[0].text.as_str()))
+        .collect();
+    let Some((first, _)) = written.first() else {
+        return Ok(None);
+    };
+    let rules = |marks_leaving, erases_dscp| Firewall {
+        table: Firewall::table_of(&settings.interface),
+        interface: settings.interface.clone(),
+        mask: settings.mark_mask,
+        marks_leaving,
+        erases_dscp,
+    };
+    let mut known = [(true, true), (true, false), (false, true)]
+        .map(|(marks, erases)| rules(marks, erases))
+        .into_iter();
+    if let Some(rules) = known.find(|rules| rules.nft().iter().eq(written.iter().map(|(_, line)| *line))) {
+        return Ok(Some(rules));
+    }
+    let all = rules(true, true).nft();
+    let foreign = written
+        .iter()
+        .find(|(_, line)| all.iter().all(|known| known != line));
+    let (line, word) = foreign.copied().unwrap_or((*first, "nft"));
+    let message = format!(
+        "word '{}': a text has no firewall rules but those that sqm makes: write 'firewall mark' or 'firewall erase-dscp', or all of \
+         their commands as 'sqm plan' prints them",
+        shortened(word)
+    );
+    Err(TextError::at(line, message))
 }
 
 /// Adds the rules of the firewall that the texts ask for: marks of what leaves, and the erased DSCP of what arrives.
@@ -76,9 +121,14 @@ pub(crate) fn add_firewall(settings: &Settings, firewall: &mut Firewall) {
         let (Script::Own(own), Some(_)) = (&direction.script, direction.rate) else {
             continue;
         };
+        let printed = printed_rules(&own.text, settings, side).ok().flatten();
+        let is_printed = printed.is_some_and(|rules| match side {
+            Side::Egress => rules.marks_leaving,
+            Side::Ingress => rules.erases_dscp,
+        });
         let mut lines = active(&own.text, settings, side);
-        let asks =
-            lines.any(|line| line.program == Program::Firewall && side_of(line, settings) == Some(side));
+        let asks = is_printed
+            || lines.any(|line| line.program == Program::Firewall && side_of(line, settings) == Some(side));
         match side {
             Side::Egress => firewall.marks_leaving |= asks,
             Side::Ingress => firewall.erases_dscp |= asks,

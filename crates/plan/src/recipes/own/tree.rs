@@ -4,10 +4,10 @@ use sqm_core::spec::ParseError;
 use sqm_core::spec::command::Command;
 use sqm_core::units::shortened;
 
-use super::active;
 use super::build::{Builder, INGRESS};
 use super::expression::Wrong;
 use super::variables::Scope;
+use super::{active, effects};
 use crate::own::text::{Line, Program, Word};
 use crate::own::{MOST_ERRORS, OwnText, TextError, near};
 use crate::plan::{Handle, Plan, Tree};
@@ -20,6 +20,7 @@ pub(in crate::recipes) fn tree(
     context: DirectionContext<'_>,
 ) -> Result<Option<Tree>, Vec<TextError>> {
     let (mut commands, mut errors) = (Vec::new(), Vec::new());
+    errors.extend(effects::printed_rules(text, context.settings, context.side).err());
     for line in active(text, context.settings, context.side) {
         match statement(line, context) {
             Ok(command) => commands.extend(command.map(|command| (command, line))),
@@ -62,6 +63,8 @@ fn statement(line: &Line, context: DirectionContext<'_>) -> Result<Option<Comman
     match line.program {
         Program::Ip => link(line, context.settings).map(|()| None),
         Program::Firewall => firewall(line).map(|_| None),
+        // All commands of nft are looked at together.
+        Program::Nft => Ok(None),
         Program::Tc => {
             let device = device_of(line)?;
             let Some(side) = side_of(&device.text, context.settings) else {

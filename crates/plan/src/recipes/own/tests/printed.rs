@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::{load, planned, section};
 use crate::device::Device;
-use crate::plan::{Plan, Tree};
+use crate::plan::{Firewall, Plan, Tree};
 
-/// The commands of a plan without its firewall rules, as `sqm_kernel::render` writes them.
+/// The commands of a plan, as `sqm_kernel::render` writes them.
 fn printed(plan: &Plan) -> String {
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = plan.firewall.iter().flat_map(Firewall::nft).collect();
     if let Some(egress) = &plan.egress {
         commands(&plan.interface, egress, &mut lines);
     }
@@ -101,6 +101,7 @@ proptest! {
         let read = planned(&printed(&plan), &[]).map_err(TestCaseError::fail)?;
         prop_assert_eq!(&read.egress, &plan.egress);
         prop_assert_eq!(&read.ingress, &plan.ingress);
+        prop_assert_eq!(&read.firewall, &plan.firewall);
     }
 }
 
