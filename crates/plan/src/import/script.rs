@@ -209,9 +209,11 @@ impl Writer {
             let number = place.and_then(|(number, _)| number.parse::<usize>().ok());
             let source = number.and_then(|number| self.lines.get(number.saturating_sub(1)));
             let (line, message) = match (source, place) {
-                (Some((source, text)), Some((_, message))) => {
+                (Some((source, text)), Some((_, message))) if *source > 0 => {
                     (*source, format!("'{text}' is refused: {message}"))
                 }
+                // It is about a line that the script does not have, or about the whole.
+                (_, Some((_, message))) => (1, message.to_owned()),
                 _ => (1, error.message.clone()),
             };
             self.errors.insert((line, message), ());

@@ -80,7 +80,7 @@ fn options() -> impl Strategy<Value = Vec<String>> {
             "qdisc bfifo",
             "qdisc cake",
         ]),
-        one(&["squash_ingress 0", "squash_ingress 1"]),
+        one(&["squash_ingress 0", "squash_ingress 1", "squash_dscp 0"]),
         one(&["autoflow 0", "autoflow 1"]),
     )
         .prop_map(|(a, b, c, d, e, f, g, h)| vec![a, b, c, d, e, f, g, h])
