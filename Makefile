@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball router check-32-bit
+.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -112,6 +112,20 @@ tarball: web
 router:
 	lab/deps.sh router
 	packaging/openwrt/build-router.sh $(TARGET)
+
+# The daemon of that program takes at most 4 MB of memory with one line. Boots the lab.
+router-memory: lab-kernel
+	$(MAKE) router TARGET=$$(uname -m)-unknown-linux-musl
+	cargo build -p sqm --bin sqm-lab
+	bench/memory.sh $${CARGO_TARGET_DIR:-target}/openwrt/$$(uname -m)-unknown-linux-musl/router/sqm $${CARGO_TARGET_DIR:-target}/debug/sqm-lab
+
+# That program for MIPS, big and little endian, under qemu's user emulation; needs root. Nightly.
+test-mips:
+	lab/deps.sh mips
+	$(MAKE) router TARGET=mips-unknown-linux-musl
+	$(MAKE) router TARGET=mipsel-unknown-linux-musl
+	cargo build -p sqm --bin sqm
+	packaging/openwrt/test-mips.sh $${CARGO_TARGET_DIR:-target}/debug/sqm $${CARGO_TARGET_DIR:-target}/openwrt
 
 # Every crate of the router's program compiles for 32 bits without 64-bit atomics.
 check-32-bit:

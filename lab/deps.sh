@@ -3,7 +3,7 @@
 # Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | router | rust | deb
 # (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build the
 # page; browser: to test it; tarball: to build the static program; router: to build
-# the program for routers; rust: for make check-32-bit without rustup; deb: to test the Debian package)
+# the program for routers; mips: for make test-mips; rust: for make check-32-bit without rustup; deb: to test the Debian package)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
@@ -21,8 +21,9 @@ case "${1:-}" in
     tarball) packages="musl-tools file binutils" ;;
     rust) packages="rustc-web cargo-web rust-web-src" ;;
     router) packages="xz-utils python3 python3-venv musl-tools" ;;
+    mips) packages="qemu-user-static" ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|rust|deb" >&2; exit 2 ;;
+    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|mips|rust|deb" >&2; exit 2 ;;
 esac
 
 missing=

@@ -24,7 +24,9 @@ flags="-C relocation-model=static -C force-unwind-tables=no"
 case $target in
     # rustix passes 64-bit times to ppoll, which is the 32-bit one of musl before 1.2 unless libc is told otherwise: waits would end
     # at once.
-    mips-* | mipsel-*) flags="$flags --cfg libc_unstable_musl_v1_2" ;;
+    # Code that depends on its position calls functions without register t9, in which the dlsym of musl expects its own address: statx,
+    # which is looked up by it, would end the program. The program itself stays at a fixed position.
+    mips-* | mipsel-*) flags="$flags --cfg libc_unstable_musl_v1_2 -C relocation-model=pic -C link-arg=-no-pie" ;;
     armv7-*) flags="$flags -C link-self-contained=no" ;;
 esac
 std=
