@@ -111,7 +111,8 @@ pub fn watch(state_dir: &Path, held: Held) -> Result<ExitCode, Failure> {
         if line == DONE {
             return Ok(ExitCode::SUCCESS);
         }
-        rollbacks.push(serde_json::from_slice(line.as_bytes()).context("what was sent is no rollback state")?);
+        rollbacks
+            .push(serde_json::from_slice(line.as_bytes()).context("what was sent is no rollback state")?);
     }
     if rollbacks.is_empty() {
         return Ok(ExitCode::SUCCESS);

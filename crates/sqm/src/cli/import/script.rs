@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
-use sqm_plan::import::script::{Carried, carry_over};
+use sqm_plan::import::script::Carried;
+#[cfg(feature = "full")]
+use sqm_plan::import::script::carry_over;
 use sqm_plan::import::{Reader, Remark, Source};
 use sqm_plan::own::{ENDING, FOLDERS};
 use sqm_plan::settings::Script;
@@ -28,6 +30,16 @@ pub(super) struct Row<'a> {
     script: &'a str,
     text: &'a str,
     differences: Vec<String>,
+}
+
+/// The program for routers does not have the reader of shell scripts, to save flash.
+#[cfg(not(feature = "full"))]
+fn carry_over(_: &Source<'_>) -> Result<Carried, Vec<Remark>> {
+    Err(vec![super::about(
+        "this program, which was built for routers, does not read setup scripts: run the full program, which the package \
+         sqm-web has as sqm-web and another machine as sqm"
+            .to_owned(),
+    )])
 }
 
 impl Text {
