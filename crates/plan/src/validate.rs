@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::{MPU, OVERHEAD};
-use sqm_core::units::shortened;
+use sqm_core::units::{Rate, shortened};
 
 use crate::device::Device;
 use crate::diagnostic::{Finding, Report};
@@ -21,6 +21,9 @@ use crate::services;
 use crate::settings::{Mechanism, Script, Settings};
 use crate::side::{DirectionContext, Side};
 use crate::uci;
+
+/// The fastest Ethernet that is standardised (IEEE 802.3df, 2024).
+const FASTEST_ETHERNET: Rate = Rate::from_bits_per_sec(800_000_000_000);
 
 /// The sections of the file that describe interfaces.
 pub(crate) fn queues<'a>(document: &'a uci::Document, report: &mut Report) -> Vec<uci::Section<'a>> {
@@ -60,6 +63,7 @@ fn foreign(section: &uci::Section<'_>, report: &mut Report) -> bool {
 pub(crate) fn settings(settings: &Settings, device: &Device, report: &mut Report) -> Option<Plan> {
     let framing_fits = framing(settings, device, report);
     ignored(settings, device, report);
+    implausible_rates(settings, report);
     if settings.egress.rate.is_none() && settings.ingress.rate.is_none() && settings.gives("upload") {
         let message = "neither direction has a rate: nothing is shaped";
         report.warning(Finding::at(settings.line, message));
@@ -222,6 +226,21 @@ fn framing(settings: &Settings, device: &Device, report: &mut Report) -> bool {
         }
     }
     fits
+}
+
+/// Warns of a rate that no line has: its unit may be wrong.
+fn implausible_rates(settings: &Settings, report: &mut Report) {
+    for side in Side::ALL {
+        let Some(rate) = side.of(settings).rate.filter(|rate| *rate > FASTEST_ETHERNET) else {
+            continue;
+        };
+        let option = side.rate_option(settings);
+        let message = format!(
+            "{rate} is faster than any Ethernet ({FASTEST_ETHERNET}), so nothing would wait in the shaper; check the unit \
+             (a number without unit is kbit/s)"
+        );
+        report.warning(Finding::at(settings.line_of(option), message).option(option));
+    }
 }
 
 /// Warns of every option that has no effect, by the rules of the registry.

@@ -244,6 +244,27 @@ fn the_rate_that_was_probably_meant_is_suggested() {
 }
 
 #[test]
+fn a_rate_above_that_of_any_line_is_doubted() {
+    for facing in ["internet", "lan"] {
+        for option in ["download", "upload"] {
+            let fast = format!("{option} 9999999mbit");
+            let said = warnings(&[&format!("facing {facing}"), &fast]);
+            let of_rate: Vec<_> = said
+                .iter()
+                .filter(|said| said.contains("faster than any Ethernet"))
+                .collect();
+            assert_eq!(of_rate.len(), 1, "{said:?}");
+            assert!(
+                of_rate[0].contains(&format!("option '{option}': 9999999mbit is")),
+                "{said:?}"
+            );
+        }
+    }
+    let said = warnings(&["download 800gbit", "upload 400gbit"]);
+    assert!(!said.iter().any(|said| said.contains("faster")), "{said:?}");
+}
+
+#[test]
 fn a_time_with_a_blank_is_suggested_without_it() {
     let said = only_error(&["script simplest.qos", "itarget 5 ms"]);
     assert!(
