@@ -687,6 +687,7 @@ fn an_option_that_the_text_does_not_use_is_reported() {
             "{option}: {said}"
         );
     }
+    assert!(warned(fixed, "itarget 5ms").ends_with("it has no $TARGET for $IFB"));
     assert!(!warned(fixed, "download 5mbit").contains("'download'"));
     for option in [
         "eqdisc_opts quantum 500",
