@@ -67,6 +67,12 @@ const grade = (letter, added_ms) => ({
     rpm_foreign: 3400, rpm_self: 2100, rpm_word: 'high',
 });
 
+/** The part of a grade that a test of responsiveness has, too. */
+const loadGrade = (letter, added_ms) => {
+    const { conventional, conventional_ms, strict, worst_ms, basis, rpm_foreign, rpm_self, rpm_word, ...of } = grade(letter, added_ms);
+    return of;
+};
+
 const delay = (median_ms, lost = 0) => ({ median_ms, p95_ms: median_ms === null ? null : median_ms * 1.2, jitter_ms: median_ms === null ? null : 0.4, lost });
 
 /** The phases of a test; the last one is the idle line after the load. */
@@ -98,7 +104,7 @@ export const RPM_TEST = {
     ...TESTS[0], id: '20251230T020304-00000004', kind: 'rpm', host: 'rpm.example.net', title: 'responsiveness', duration_s: 20,
     bytes: null, plots: [], summary: null, verdict: null,
     responsiveness: {
-        draft: 'draft-ietf-ippm-responsiveness-09', host: 'rpm.example.net', idle_rpm: 3912.4,
+        draft: 'draft-ietf-ippm-responsiveness-09', host: 'rpm.example.net', idle_rpm: 3912.4, grade: loadGrade('F', 131.4),
         download: direction(412.6, 'fair', 601.2, 224.1, 78.3, 'high'), upload: direction(1893.1, 'good', 2441.8, 1344.4, 34.6, 'medium'),
     },
 };

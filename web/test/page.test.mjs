@@ -347,6 +347,20 @@ test('a test without SQM that is stopped has no second test, and the page says t
     await page.finish();
 });
 
+test('the grade of a responsiveness test is shown as that of any other', async (t) => {
+    const mock = await serve(t, LINE, { tests: [RPM_TEST, ...TESTS] });
+    const page = await open(chromium.browser, mock.url);
+    await page.locator('section', { hasText: 'Tested' }).locator('.grade', { hasText: /^F$/ }).waitFor();
+    await page.goto(`${mock.url}#/test/${RPM_TEST.id}`);
+    await page.locator('.verdict, .stack').locator('.grade', { hasText: /^F$/ }).waitFor();
+    await page.getByText('F · 413 RPM').waitFor();
+    // The letters of other speed tests need the latency of each direction.
+    await page.getByText('How the grade is made').click();
+    await page.getByText('+131 ms').first().waitFor();
+    assert.equal(await page.getByText('undefined').count(), 0);
+    await page.finish();
+});
+
 test('a test runs against a file on the web or a responsiveness server', async (t) => {
     const mock = await serve(t, LINE);
     const page = await open(chromium.browser, `${mock.url}#/test`, { width: 360 });

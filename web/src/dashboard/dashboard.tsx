@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, type Autorate, type Direction, type InterfaceStatus, type State } from '../api';
 import { clock, date, number, t } from '../i18n';
-import { sentence } from '../measure/grade';
+import { gradeOf, sentence } from '../measure/grade';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
 import { NoLine } from '../ui/no-line';
@@ -85,8 +85,8 @@ function LastGrade({ running }: { running: string | null }) {
     useEffect(() => void again(), [running]);
     if (!answer) return null;
     // A test during a pause of the shaping says nothing about the line as it is now.
-    const last = answer.tests.find(({ verdict, pair }) => verdict?.grade && (pair?.is_shaped ?? true));
-    const grade = last?.verdict?.grade;
+    const last = answer.tests.find((test) => gradeOf(test) && (test.pair?.is_shaped ?? true));
+    const grade = last && gradeOf(last);
     return (
         <section class="card" aria-label={t('dashboard.last_grade')}>
             {last && grade ? (

@@ -1,13 +1,16 @@
 /** The grade of a test: its letter, what people notice, the verdict for each use, and details on request. */
 
-import type { Grade, Use } from '../api';
+import type { Grade, LoadGrade, Test, Use } from '../api';
 import { listed, t } from '../i18n';
 import { Badge, type Tone } from '../ui/parts';
 import { significant } from '../units';
 
 const TONES: Record<Use['quality'], Tone> = { good: 'good', fair: 'warn', poor: 'bad', bad: 'bad' };
 
-export function GradeView({ grade }: { grade: Grade | null | undefined }) {
+/** The grade of a test of any kind, if it has one. */
+export const gradeOf = ({ verdict, responsiveness }: Test): Grade | LoadGrade | null => verdict?.grade ?? responsiveness?.grade ?? null;
+
+export function GradeView({ grade }: { grade: Grade | LoadGrade | null }) {
     return (
         <div class="stack">
             <div class="row">
@@ -36,7 +39,7 @@ export function GradeView({ grade }: { grade: Grade | null | undefined }) {
     );
 }
 
-function Details({ grade }: { grade: Grade }) {
+function Details({ grade }: { grade: Grade | LoadGrade }) {
     const ms = (value: number | null) => (value === null ? '–' : `+${significant(value)} ms`);
     return (
         <div class="small">
@@ -50,13 +53,13 @@ function Details({ grade }: { grade: Grade }) {
             </p>
             <p>{t('grade.rule')}</p>
             <p>{t('grade.qoo')}</p>
-            <p>{t('grade.others', { conventional: grade.conventional, strict: grade.strict })}</p>
+            {'strict' in grade && <p>{t('grade.others', { conventional: grade.conventional, strict: grade.strict })}</p>}
         </div>
     );
 }
 
 /** The sentence of the command line, in the language of the page. */
-export function sentence({ uses, loaded, mostly }: Grade): string {
+export function sentence({ uses, loaded, mostly }: LoadGrade): string {
     const of = (outcome: Use['outcome']) => listed(uses.filter((use) => use.outcome === outcome).map(({ name }) => t(`use.${name}`)));
     const direction = loaded.length === 1 ? loaded[0] : undefined;
     const when = t(`grade.when.${direction ?? 'both'}`);

@@ -4,7 +4,7 @@ import { api, type Test } from '../api';
 import { t } from '../i18n';
 import { useAnswer } from '../store';
 import { mbit as rate, significant } from '../units';
-import { sentence } from './grade';
+import { gradeOf, sentence } from './grade';
 
 /** A difference below this many milliseconds, or below a factor of two, is none: grades of one line vary as much. Our choice. */
 const LEAST_MS = 5;
@@ -28,7 +28,7 @@ export function PairView({ test, other }: { test: Test; other: string }) {
 }
 
 function Side({ name, test }: { name: string; test: Test }) {
-    const grade = test.verdict?.grade;
+    const grade = gradeOf(test);
     const { summary } = test;
     const rates = [
         ['download', summary?.download_mbit],
@@ -58,7 +58,7 @@ const added = (ms: number) => `+${significant(ms)} ms`;
 
 /** The difference in one sentence; none if one of the tests has no grade. */
 function difference(without: Test, withSqm: Test): string | null {
-    const [before, after] = [without.verdict?.grade?.added_ms, withSqm.verdict?.grade?.added_ms];
+    const [before, after] = [gradeOf(without)?.added_ms, gradeOf(withSqm)?.added_ms];
     if (before === undefined || after === undefined) return null;
     const says = { without: added(before), with: added(after) };
     const isClear = Math.abs(before - after) >= LEAST_MS && Math.max(before, after) >= 2 * Math.min(before, after);

@@ -9,6 +9,7 @@ import { Failed, useAttempt } from '../ui/attempt';
 import { Badge, Notice, type Tone } from '../ui/parts';
 import { significant } from '../units';
 import { Comparison } from './comparison';
+import { gradeOf } from './grade';
 import { kindName, testName } from './name';
 import { Start } from './start';
 import { TestResultView } from './test-result';
@@ -123,9 +124,9 @@ function EarlierRuns({ tests: { tests }, changed, isAdmin }: { tests: Tests; cha
 const TONES: Record<Test['state'], Tone> = { running: 'plain', done: 'plain', failed: 'bad', stopped: 'warn' };
 
 function Outcome({ test }: { test: Test }) {
-    const grade = test.verdict?.grade;
+    const grade = gradeOf(test);
     const worst = worstOf(test);
-    if (test.state === 'done' && worst) {
+    if (test.state === 'done' && worst && !grade) {
         return <Badge tone={RPM_TONES[worst.word] ?? 'plain'}>{significant(worst.rpm)} RPM</Badge>;
     }
     if (test.state !== 'done' || !grade) {
@@ -133,7 +134,7 @@ function Outcome({ test }: { test: Test }) {
     }
     return (
         <Badge tone={grade.letter.startsWith('A') ? 'good' : grade.letter === 'B' ? 'warn' : 'bad'}>
-            {grade.letter} · +{significant(grade.added_ms)} ms
+            {grade.letter} · {worst ? `${significant(worst.rpm)} RPM` : `+${significant(grade.added_ms)} ms`}
         </Badge>
     );
 }

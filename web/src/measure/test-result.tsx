@@ -11,7 +11,7 @@ import { type Figure, Figures, Notice, type Tone } from '../ui/parts';
 import { Picture } from '../ui/picture';
 import { Table } from '../ui/table';
 import { bytes, mbit, significant } from '../units';
-import { GradeView } from './grade';
+import { GradeView, gradeOf } from './grade';
 import { testName } from './name';
 import { TestError } from './test-error';
 import { PairView } from './pair';
@@ -153,12 +153,17 @@ function Result({ test }: { test: Test }) {
             {test.pair && !test.pair.other && <Notice tone="warn">{t('pair.no_second', { name: test.pair.interface })}</Notice>}
             {test.summary && (
                 <div class="row verdict">
-                    <GradeView grade={test.verdict?.grade} />
+                    <GradeView grade={gradeOf(test)} />
                     <Figures figures={figures(test)} />
                 </div>
             )}
             {test.summary?.phases && <PhasesTable phases={test.summary.phases} />}
-            {test.responsiveness && <ResponsivenessTable result={test.responsiveness} />}
+            {test.responsiveness && (
+                <>
+                    <GradeView grade={gradeOf(test)} />
+                    <ResponsivenessTable result={test.responsiveness} />
+                </>
+            )}
             {findings.map(({ code, text, severity }) => (
                 <Notice key={code + text} tone={SEVERITIES[severity] ?? 'warn'}>
                     <p>{text}</p>
@@ -190,7 +195,7 @@ function NextStep({ test }: { test: Test }) {
             </div>
         );
     }
-    const letter = test.verdict?.grade?.letter;
+    const letter = gradeOf(test)?.letter;
     return (
         <div class="row">
             <p>{t(letter === undefined ? 'next.compare' : letter.startsWith('A') ? 'next.good' : 'next.slow')}</p>
