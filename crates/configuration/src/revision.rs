@@ -1,12 +1,11 @@
 //! The revision of a configuration text, as an ETag: a writer names the revision that it has read, and its write is refused if
 //! the file has changed since.
 
-use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// The revision of a text: the first 8 bytes of its SHA-256, in hexadecimal.
 pub fn of(text: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(text)[..8])
+    hex::encode(&Sha256::digest(text)[..8])
 }
 
 /// `true` if `text` has the form of a revision.

@@ -35,7 +35,6 @@
 //! UDP: probe of no test, token      ⇄  echo, with a newer token
 //! ```
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sqm_core::direction::Direction;
 
@@ -207,7 +206,7 @@ pub struct Token(pub [u8; 16]);
 
 impl From<Token> for String {
     fn from(token: Token) -> Self {
-        HEXLOWER.encode(&token.0)
+        hex::encode(token.0)
     }
 }
 
@@ -219,9 +218,7 @@ impl TryFrom<String> for Token {
         if text.len() != 2 * token.len() {
             return Err("a token has 32 hexadecimal digits");
         }
-        HEXLOWER_PERMISSIVE
-            .decode_mut(text.as_bytes(), &mut token)
-            .map_err(|_| "a token has hexadecimal digits only")?;
+        hex::decode_to_slice(text, &mut token).map_err(|_| "a token has hexadecimal digits only")?;
         Ok(Self(token))
     }
 }

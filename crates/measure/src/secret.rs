@@ -2,7 +2,6 @@
 
 use std::io;
 
-use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::rand::{GetRandomFlags, getrandom};
 use sha2::Sha256;
@@ -12,12 +11,12 @@ use crate::protocol::Token;
 /// HMAC-SHA-256 (RFC 2104) of a challenge with the secret as key, in hexadecimal. A fixed prefix of the message makes the proof useless
 /// in any other protocol.
 pub fn proof(secret: &str, nonce: Token) -> String {
-    HEXLOWER.encode(&mac(secret, nonce).finalize().into_bytes())
+    hex::encode(mac(secret, nonce).finalize().into_bytes())
 }
 
 /// True if the proof is right. The time of the check does not depend on where the proof is wrong.
 pub(crate) fn is_proven(secret: &str, nonce: Token, proof: &str) -> bool {
-    let bytes = HEXLOWER_PERMISSIVE.decode(proof.as_bytes());
+    let bytes = hex::decode(proof);
     bytes.is_ok_and(|bytes| mac(secret, nonce).verify_slice(&bytes).is_ok())
 }
 

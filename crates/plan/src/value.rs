@@ -193,9 +193,10 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
 /// The error of a fraction without a unit, which sqm-scripts reads as kbit/s. Below this many kbit/s people rather mean Mbit/s: no
 /// line is so slow, and many have as many Mbit/s.
 fn without_unit(text: &str) -> Finding {
-    const SLOWEST_LINE_KBIT: f64 = 1000.0;
+    const SLOWEST_LINE_KBIT: u64 = 1000;
     let number = shortened(text);
-    if text.parse::<f64>().is_ok_and(|kbit| kbit >= SLOWEST_LINE_KBIT) {
+    let whole = text.split('.').next().unwrap_or_default();
+    if whole.parse().is_ok_and(|kbit: u64| kbit >= SLOWEST_LINE_KBIT) {
         let message = format!("'{number}' needs a unit: only whole numbers are kbit/s");
         return Finding::of_value(message).suggest((text.len() < 20).then(|| format!("{text}kbit")));
     }

@@ -1,6 +1,5 @@
 //! Sessions of users who have logged in, and the limit on wrong passwords.
 
-use data_encoding::HEXLOWER;
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -180,7 +179,7 @@ pub(super) fn is_same(ours: &str, theirs: &str) -> bool {
 
 /// 256 random bits, in hexadecimal.
 fn secret() -> anyhow::Result<String> {
-    Ok(HEXLOWER.encode(&random::<32>()?))
+    Ok(hex::encode(random::<32>()?))
 }
 
 /// Random bytes from the kernel.

@@ -1,6 +1,5 @@
 //! The tests: the one that is running, and the results of the last ones in a folder.
 
-use data_encoding::HEXLOWER;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -434,7 +433,7 @@ fn keep_alive(sender: Sender<Bytes>) {
 /// A new id: the time in UTC and a random suffix, such as `20260131T235959-0123abcd`.
 pub(super) fn new_id() -> anyhow::Result<String> {
     let now = clock_gettime(ClockId::Realtime).tv_sec;
-    let random = HEXLOWER.encode(&super::session::random::<4>()?);
+    let random = hex::encode(super::session::random::<4>()?);
     let (day, second) = (now.div_euclid(86_400), now.rem_euclid(86_400));
     let (year, month, date) = civil(day);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "full")]
 use sqm_core::units::Nanos;
 
 /// The longest time, a choice: far more than any command takes.
@@ -10,7 +9,7 @@ const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
 /// Parses a time such as `25s`, `100ms` or `2m`. A bare number is seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
-    parse_in(text, 1000.0)
+    parse_in(text, "s")
 }
 
 /// [`parse`], in milliseconds.
@@ -41,7 +40,7 @@ pub(super) fn parse_watch(text: &str) -> Result<u64, String> {
 /// Parses an added latency or a target, such as `30ms`. A bare number is milliseconds.
 #[cfg(feature = "full")]
 pub(super) fn parse_target(text: &str) -> Result<Duration, String> {
-    parse_in(text, 1.0)
+    parse_in(text, "ms")
 }
 
 /// Parses a delay or a round trip. It needs its unit: a bare number could be milliseconds as well as seconds.
@@ -50,30 +49,33 @@ pub(super) fn parse_delay(text: &str) -> Result<Nanos, String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("'{text}' needs a unit: {text}ms or {text}s"));
     }
-    let time = parse_in(text, 1.0)?;
+    let time = parse_in(text, "ms")?;
     u64::try_from(time.as_nanos())
         .map(Nanos)
         .map_err(|_| format!("'{text}' is too long"))
 }
 
-/// Parses a time. A bare number has a unit of `bare_ms` milliseconds.
-fn parse_in(text: &str, bare_ms: f64) -> Result<Duration, String> {
+/// Parses a time. `bare` is the unit of a bare number.
+fn parse_in(text: &str, bare: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let factor = match unit.trim() {
-        "" => bare_ms,
-        "us" | "usec" | "usecs" | "µs" => 0.001,
-        "ms" | "msec" | "msecs" => 1.0,
-        "s" | "sec" | "secs" => 1000.0,
-        "m" | "min" => 60_000.0,
-        "h" => 3_600_000.0,
+    let (unit, factor) = match unit.trim() {
+        "" => (bare, 1),
+        "us" | "usec" | "usecs" | "µs" => ("us", 1),
+        "ms" | "msec" | "msecs" => ("ms", 1),
+        "s" | "sec" | "secs" => ("s", 1),
+        "m" | "min" => ("s", 60),
+        "h" => ("s", 3600),
         unit => return Err(format!("unknown unit of time '{unit}': write 100ms, 25s or 2m")),
     };
-    let time = number.parse::<f64>().ok().map(|number| number * factor / 1000.0);
-    let time = time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    // Without floating-point numbers, whose parser has tables of 10 kB.
+    let time = Nanos::parse_tc(&format!("{number}{unit}")).ok();
+    let time = time
+        .and_then(|time| time.0.checked_mul(factor))
+        .map(Duration::from_nanos);
     time.filter(|time| *time <= LONGEST)
         .ok_or_else(|| format!("'{text}' is not a length of time: write 100ms, 25s or 2m"))
 }

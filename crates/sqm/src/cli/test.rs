@@ -475,6 +475,28 @@ impl Args {
     }
 }
 
+/// Measures as the words of a command line say, of which the first is `test`. For `sqm setup`.
+#[cfg(not(feature = "full"))]
+pub(in crate::cli) fn measured(words: Vec<std::ffi::OsString>) -> Result<TestResult, Failure> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let line = <Line as clap::Parser>::try_parse_from(words)
+        .map_err(|error| Failure::Usage(anyhow::anyhow!("{error}")))?;
+    line.args.refuse_what_needs_full()?;
+    let stop = listen_for_signals().map_err(for_user)?;
+    let outcome = line.args.measure_as(None, &stop)?;
+    // Setting the flag restores the default action: after the test, Ctrl-C ends the program at once.
+    let was_stopped = stop.swap(true, std::sync::atomic::Ordering::Relaxed);
+    match outcome.failure {
+        Some(failure) => Err(Failure::Failed(failure.into())),
+        None if was_stopped => Err(Failure::Failed(anyhow::anyhow!("the test was stopped"))),
+        None => Ok(outcome.result),
+    }
+}
+
 /// A flag that Ctrl-C sets. A second signal ends the program at once, by its default action.
 fn listen_for_signals() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));

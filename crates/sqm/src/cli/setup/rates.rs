@@ -45,15 +45,25 @@ pub(super) fn shaped(rates: &[Rate], known: Known) -> Rates {
     }
 }
 
+#[cfg(feature = "full")]
+fn loaded(file: &Path) -> Result<TestResult, Failure> {
+    TestResult::load(file)
+        .map_err(|error| Failure::Usage(anyhow!("{} is not a result of sqm test: {error}", file.display())))
+}
+
+#[cfg(not(feature = "full"))]
+fn loaded(_: &Path) -> Result<TestResult, Failure> {
+    Err(Failure::Usage(anyhow!(
+        "--test is not in this program, which was built for routers: give --server, or the rates of the test by --measured"
+    )))
+}
+
 /// Shaper rates from files of `sqm test`. Each file may have one direction or both. A warning is printed for a file with both
 /// directions at once only.
 pub(super) fn of_files(files: &[PathBuf], counting: &Counting) -> Result<Rates, Failure> {
     let mut results = Vec::new();
     for file in files {
-        let result = TestResult::load(file).map_err(|error| {
-            Failure::Usage(anyhow!("{} is not a result of sqm test: {error}", file.display()))
-        })?;
-        results.push((file.as_path(), result));
+        results.push((file.as_path(), loaded(file)?));
     }
     let mut rates = Rates::default();
     for direction in Direction::BOTH {

@@ -1,12 +1,16 @@
 //! The server that the line is measured with: tests before and after, and the search for rates.
 //!
-//! Each runs as a child process in the foreground: Ctrl-C reaches it, and it shows its progress itself.
+//! Each runs as a child process in the foreground: Ctrl-C reaches it, and it shows its progress itself. In the program for routers
+//! the test runs in this process.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+#[cfg(any(feature = "full", not(feature = "router")))]
+use anyhow::anyhow;
 use serde_json::Value;
+#[cfg(any(feature = "full", not(feature = "router")))]
 use sqm_measure::result::TestResult;
 use sqm_process::child::{self, PROGRAM};
 use sqm_process::failure::Failure;
@@ -118,6 +122,12 @@ impl Server {
             words.extend(self.secret_word());
             words.extend([OsString::from("--"), self.name().into()]);
         }
+        self.measure(words)
+    }
+
+    /// Runs `sqm test` with these words.
+    #[cfg(any(feature = "full", not(feature = "router")))]
+    fn measure(&self, words: Vec<OsString>) -> Result<Tested, Failure> {
         let (status, output) = child::foreground(PROGRAM, words).context("cannot start the test")?;
         if !status.success() {
             return Err(Failure::Failed(anyhow!("the test with {} failed", self.name())));
@@ -130,6 +140,12 @@ impl Server {
         TestResult::from_bytes(&output)
             .map(|result| Tested::Result(Box::new(result)))
             .map_err(|error| Failure::Failed(anyhow!("the test gave no result: {error}")))
+    }
+
+    /// Measures as `sqm test` does with these words, in this process: the program for routers has no reader of results.
+    #[cfg(all(feature = "router", not(feature = "full")))]
+    fn measure(&self, words: Vec<OsString>) -> Result<Tested, Failure> {
+        crate::cli::test::measured(words).map(|result| Tested::Result(Box::new(result)))
     }
 
     /// Searches the best rates and writes nothing. `None` if none were found; the reason is on standard error. `sets_overhead` is true if the
