@@ -552,7 +552,8 @@ impl Section {
                 let is_repair = was_shaped && !own;
                 rates_due = self.rate_watch.due();
                 self.enter_shaped(now);
-                if is_repair {
+                // Rates that were left for a later check belong to the same repair as what this one has repaired.
+                if is_repair && !self.rate_watch.is_undecided() {
                     due = self.on_repair(now);
                 }
             }

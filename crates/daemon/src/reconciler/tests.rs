@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use sqm_core::direction::PerDirection;
 
 use super::*;
 
@@ -217,6 +218,46 @@ fn changes_of_another_program_are_repaired_until_they_become_a_conflict() {
     assert_eq!(bench.state(), State::Contested);
     bench.on(Event::ApplyRequested("wan0".to_owned()));
     assert_eq!(bench.wait(), (Nanos(0), check(Some(7), Request::Apply)));
+}
+
+#[test]
+fn a_change_of_a_rate_and_of_something_else_is_one_repair() {
+    let mut bench = Bench::new();
+    bench.shaped(7);
+    let repaired = Outcome::Changed {
+        index: 7,
+        changes: vec!["class 1:11".to_owned()],
+        own: false,
+    };
+    let rates = |kbits: Option<u64>| {
+        PerDirection::from([
+            kbits
+                .map(Rate::from_kbits_per_sec)
+                .map(Some)
+                .into_iter()
+                .collect(),
+            Vec::new(),
+        ])
+    };
+    bench.on(Event::QueuesChanged(7));
+    bench.wait();
+    bench.on(Event::OtherRatesFound("wan0".to_owned(), rates(Some(64))));
+    bench.ends(repaired.clone());
+    assert_eq!((bench.section().repaired, bench.state()), (0, State::Shaped));
+    let (_, action) = bench.wait();
+    assert!(
+        matches!(
+            action,
+            Action::Check {
+                leave_rates: false,
+                ..
+            }
+        ),
+        "{action:?}"
+    );
+    bench.on(Event::OtherRatesFound("wan0".to_owned(), rates(None)));
+    bench.ends(repaired);
+    assert_eq!(bench.section().repaired, 1);
 }
 
 #[test]
