@@ -548,10 +548,18 @@ fn other_commands_work_while_the_daemon_runs() {
 
          # A second daemon is refused; a daemon that ends by QUIT is replaced without a gap.
          sqm daemon --config /tmp/sqm >said 2>&1; [ $? = 1 ] && grep -q 'another daemon' said || cat said
-         tc -s qdisc show dev d0 root >before
+         tc monitor >events & monitor=$!
+         ping -q -i 0.01 -w 4 10.9.0.2 >/dev/null & ping=$!; sleep 1
+         through_the_device() { ip -s link show d0 | awk '/TX:/ { getline; print $2 }'; }
+         through_the_queue() { tc -s qdisc show dev d0 root | awk '/Sent/ { print $4; exit }'; }
+         device=$(through_the_device); queue=$(through_the_queue)
          kill -QUIT $daemon; wait $daemon || echo \"QUIT: exit $?\"
          verified || echo \"QUIT takes the queues away: $(cat said)\"
-         start_daemon; within_a_second 'the next one'
+         sleep 1; start_daemon; within_a_second 'the next one'
+         wait $ping; kill $monitor
+         device=$(($(through_the_device) - device)); queue=$(($(through_the_queue) - queue))
+         [ $device -gt 100 ] && [ $device = $queue ] || echo \"QUIT: $device packets left, $queue of them through the queue\"
+         cat events
          grep -q 'stay as they are' log || cat log
          kill -TERM $daemon; wait $daemon
 
