@@ -554,6 +554,23 @@ fn the_init_script_runs_the_daemon_and_takes_an_interface() {
     assert_eq!(router.service(&["handover"]), ["procd_send_signal sqm * QUIT"]);
 }
 
+#[test]
+fn an_interface_that_comes_up_starts_the_daemon_and_one_that_goes_down_stops_nothing() {
+    let router = Router::with_package();
+    let hotplug = |action: &str| {
+        let variables = [("ACTION", action), ("INTERFACE", "wan"), ("DEVICE", "eth1")];
+        router.calls("etc/hotplug.d/iface/11-sqm", &[], &variables)
+    };
+    router.record_service(false);
+    assert_eq!(
+        hotplug("ifup"),
+        ["service enabled", "service running", "service start"]
+    );
+    assert_eq!(hotplug("ifdown"), [""; 0]);
+    router.record_service(true);
+    assert_eq!(hotplug("ifup"), ["service enabled", "service running"]);
+}
+
 /// The command line of a service.
 fn command_line(router: &Router, script: &str) -> String {
     let script = router.path(script);
