@@ -599,6 +599,8 @@ test('the second of two browsers sees the conflict and can reapply its changes',
     await shot(second, 'conflict', false);
     assert.doesNotMatch(mock.text, /20000/, 'no change of the second browser is applied');
     await second.getByRole('button', { name: 'Reapply my changes to the new settings' }).first().click();
+    // The new settings are loaded and checked before they can be reviewed.
+    await second.getByText('No errors.').waitFor();
     await apply(second);
     await second.getByRole('button', { name: 'Keep changes' }).click();
     await second.getByText('The new settings have been kept.').waitFor();
