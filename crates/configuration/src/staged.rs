@@ -11,6 +11,7 @@ use crate::{Draft, MAX_BYTES, uci_override};
 
 /// The folder of staged changes (libuci, `UCI_SAVEDIR`).
 const FOLDER: &str = "/tmp/.uci";
+
 /// The text of a configuration with its staged changes, and a line for each of them, and for a file that takes the place of
 /// `/etc/config/sqm`. On a machine without `uci`, and for any other file, the text as it is.
 pub fn counted(config: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {

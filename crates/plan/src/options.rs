@@ -124,6 +124,45 @@ pub enum Kind {
     Text,
 }
 
+impl Tab {
+    /// Its name in the API and in tables of options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Queue => "queue",
+            Self::Link => "link",
+        }
+    }
+}
+
+impl Level {
+    /// Its name in the API and in tables of options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Advanced => "advanced",
+            Self::Expert => "expert",
+        }
+    }
+}
+
+impl Kind {
+    /// Its name in the API and in tables of options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Switch => "switch",
+            Self::Device => "device",
+            Self::Rate => "rate",
+            Self::Choice => "choice",
+            Self::Integer => "integer",
+            Self::Time => "time",
+            Self::Size => "size",
+            Self::Mask => "mask",
+            Self::Text => "text",
+        }
+    }
+}
+
 /// A rule by which an option has no effect. The user is then told so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ignored {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-use sqm_plan::options::{self, Kind, Level, OptionInfo, Tab};
+use sqm_plan::options::{self, OptionInfo, Tab};
 use sqm_plan::side::Side;
 
 const TABLE: &str = concat!(
@@ -33,43 +33,13 @@ fn translated(text: &str) -> String {
     format!("_({})", quoted(text))
 }
 
-const fn tab(tab: Tab) -> &'static str {
-    match tab {
-        Tab::Basic => "basic",
-        Tab::Queue => "queue",
-        Tab::Link => "link",
-    }
-}
-
-const fn level(level: Level) -> &'static str {
-    match level {
-        Level::Basic => "basic",
-        Level::Advanced => "advanced",
-        Level::Expert => "expert",
-    }
-}
-
-const fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Switch => "switch",
-        Kind::Device => "device",
-        Kind::Rate => "rate",
-        Kind::Choice => "choice",
-        Kind::Integer => "integer",
-        Kind::Time => "time",
-        Kind::Size => "size",
-        Kind::Mask => "mask",
-        Kind::Text => "text",
-    }
-}
-
-fn entry(option: &OptionInfo, tab_of_form: Tab) -> String {
+fn entry(option: &OptionInfo, tab: Tab) -> String {
     let mut text = format!(
         "\t\t{{\n\t\t\tname: {}, tab: {}, level: {}, kind: {},\n",
         quoted(option.name),
-        quoted(tab(tab_of_form)),
-        quoted(level(option.level)),
-        quoted(kind(option.kind)),
+        quoted(tab.name()),
+        quoted(option.level.name()),
+        quoted(option.kind.name()),
     );
     let mut field = |name: &str, value: String| {
         writeln!(text, "\t\t\t{name}: {value},").expect("a string takes any text");

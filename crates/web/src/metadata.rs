@@ -9,7 +9,7 @@ use sqm_kernel::uplink::uplinks;
 use sqm_kernel::{observe, stack};
 use sqm_plan::arithmetic;
 use sqm_plan::link::{LinkLayer, PRESETS};
-use sqm_plan::options::{self, Kind, Level, OptionInfo, Tab};
+use sqm_plan::options::{self, OptionInfo};
 use sqm_plan::side::Side;
 
 use super::problem::{ApiResult, Problem};
@@ -88,27 +88,9 @@ pub(super) fn options() -> ApiResult {
         .filter_map(|option| Some((option, option.tab?)))
         .map(|(option, tab)| Option_ {
             name: option.name,
-            tab: match tab {
-                Tab::Basic => "basic",
-                Tab::Queue => "queue",
-                Tab::Link => "link",
-            },
-            level: match option.level {
-                Level::Basic => "basic",
-                Level::Advanced => "advanced",
-                Level::Expert => "expert",
-            },
-            r#type: match option.kind {
-                Kind::Switch => "switch",
-                Kind::Device => "device",
-                Kind::Rate => "rate",
-                Kind::Choice => "choice",
-                Kind::Integer => "integer",
-                Kind::Time => "time",
-                Kind::Size => "size",
-                Kind::Mask => "mask",
-                Kind::Text => "text",
-            },
+            tab: tab.name(),
+            level: option.level.name(),
+            r#type: option.kind.name(),
             title: option.title,
             about: option.about,
             unit: option.unit,

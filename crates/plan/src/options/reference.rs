@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CAKE, Kind, Level, OptionInfo, autorate, basic, fill, leaf, link_layer, queue};
+use super::{CAKE, Kind, OptionInfo, autorate, basic, fill, leaf, link_layer, queue};
 
 /// The text of docs/reference/options.md. A test compares the file with it.
 pub fn page() -> String {
@@ -94,7 +94,7 @@ impl fmt::Display for Entry<'_> {
         if first.tab.is_some() {
             writeln!(f, "- Value: {}.", value(first))?;
             writeln!(f, "- Default: {}.", self.default())?;
-            writeln!(f, "- Level: {}.", level(first.level))?;
+            writeln!(f, "- Level: {}.", first.level.name())?;
         }
         let variables = self.0.iter().flat_map(|option| option.variables.iter().copied());
         if variables.clone().next().is_some() {
@@ -159,12 +159,4 @@ fn value(option: &OptionInfo) -> String {
         .map_or_else(String::new, |(least, most)| format!(" from {least} to {most}"));
     let unit = option.unit.map_or_else(String::new, |unit| format!(", {unit}"));
     format!("{kind}{range}{unit}")
-}
-
-const fn level(level: Level) -> &'static str {
-    match level {
-        Level::Basic => "basic",
-        Level::Advanced => "advanced",
-        Level::Expert => "expert",
-    }
 }

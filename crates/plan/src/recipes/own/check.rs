@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::tree::device_variable;
 use super::{finding, holds, tree, with_uses};
 use crate::device::Device;
 use crate::diagnostic::{Finding, Report};
@@ -75,10 +76,7 @@ fn errors(own: &OwnScript, settings: &Settings, side: Side, device: &Device) -> 
     match planned(&real) {
         Err(errors) => return findings(errors),
         Ok(None) if is_shaped => {
-            let (option, device) = match side {
-                Side::Egress => (side.rate_option(settings), "$IFACE"),
-                Side::Ingress => (side.rate_option(settings), "$IFB"),
-            };
+            let (option, device) = (side.rate_option(settings), device_variable(side));
             let last = own.text.lines.last().map_or(1, |line| line.number);
             let message = format!(
                 "{path}:{last}: no line makes a queue with 'dev {device}', so that option {option} would shape nothing: add a line, or \

@@ -198,14 +198,13 @@ pub(crate) fn report(settings: &Settings, report: &mut Report) {
             continue;
         };
         let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
-        let device = match option.side {
-            None => "",
-            Some(Side::Egress) => " for $IFACE",
-            Some(Side::Ingress) => " for $IFB",
-        };
+        let device = option
+            .side
+            .map(|side| format!(" for {}", tree::device_variable(side)));
         let message = format!(
             "ignored: {script} does not use it: it has no {}{device}",
-            names.join(", ")
+            names.join(", "),
+            device = device.unwrap_or_default(),
         );
         report.warning(Finding::at(settings.line_of(option.name), message).option(option.name));
     }

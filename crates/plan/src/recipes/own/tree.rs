@@ -39,6 +39,14 @@ pub(in crate::recipes) fn tree(
     builder.finish()
 }
 
+/// The variable of a direction's device.
+pub(super) const fn device_variable(side: Side) -> &'static str {
+    match side {
+        Side::Egress => "$IFACE",
+        Side::Ingress => "$IFB",
+    }
+}
+
 /// The direction of the device that a word names; `None` if it is neither the interface nor its IFB.
 pub(super) fn side_of(word: &str, settings: &Settings) -> Option<Side> {
     let interface = &settings.interface;
