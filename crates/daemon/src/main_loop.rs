@@ -209,13 +209,18 @@ impl Daemon {
         let mut fed = monotonic();
         loop {
             let now = monotonic();
+            // The file is not looked at while a rollback that restores it is pending.
+            let awaited = self
+                .awaited_file
+                .as_ref()
+                .filter(|_| self.pending_rollback.is_none());
             let dues = [
                 self.reconciler.due(),
                 watchdog.map(|half| fed + nanos(half)),
                 self.unconfirmed.as_ref().map(|change| change.until),
                 self.pending_rollback.as_ref().map(|pending| pending.due),
                 self.unserved.as_ref().map(|(_, due)| *due),
-                self.awaited_file.as_ref().map(|file| file.due),
+                awaited.map(|file| file.due),
                 self.autorate.due(),
             ];
             let waits = dues.into_iter().flatten().map(|due| due.since(now));
