@@ -16,9 +16,10 @@ use super::{MOST_REMARKS, Remark, Source};
 use crate::configuration::Configuration;
 use crate::device::Device;
 use crate::own::OwnFile;
+use crate::own::text::Asked;
 use crate::side::Side;
 use parser::Script;
-use run::{Asked, Done, Emitted, Part, Stop};
+use run::{Done, Emitted, Part, Stop};
 
 /// A text, and how it differs from the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,8 +262,7 @@ fn heading(known: &[(Asked, bool)]) -> String {
         .map(|(asked, is)| {
             let option = match asked {
                 Asked::Qdisc(leaf) => format!("qdisc {leaf}"),
-                Asked::SquashDscp => "squash_dscp".to_owned(),
-                Asked::SquashIngress => "squash_ingress".to_owned(),
+                other => other.option().to_owned(),
             };
             if *is { option } else { format!("not {option}") }
         })

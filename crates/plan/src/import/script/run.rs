@@ -6,6 +6,7 @@ use sqm_core::units::shortened;
 
 use super::parser::{Node, Script};
 use super::words;
+use crate::own::text::Asked;
 use crate::plan::MARKED_DSCP;
 use crate::side::Side;
 
@@ -14,20 +15,9 @@ const DEEPEST_CALL: usize = 16;
 /// Most steps of a script, a choice: a hundred times those of the longest one of sqm-scripts.
 const MOST_STEPS: usize = 20_000;
 
-/// A fact about the section that a script asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// `QDISC` is this leaf.
-    Qdisc(&'static str),
-    /// `ZERO_DSCP_INGRESS` is 1.
-    SquashDscp,
-    /// `IGNORE_DSCP_INGRESS` is 1.
-    SquashIngress,
-}
-
 /// The reason to stop before the end of a path.
 pub(super) enum Stop {
-    /// The script asks for a fact that this path does not know yet.
+    /// The script asks for an option whose value this path does not know yet.
     Ask(Asked),
     /// More steps than any setup script needs.
     TooLong,
