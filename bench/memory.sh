@@ -27,9 +27,10 @@ measure() { # NAME, further options of the section
         kill $daemon; wait $daemon' sh "$program" "$2" |
         awk -v name="$1" -v most=$most_kb '{ value[$1] = $2 }
             END {
+                if (!(value["VmRSS:"] > 0)) { print name ": the daemon did not start"; exit 1 }
                 printf "%-18s VmRSS %5d kB, of it anonymous %4d kB, highest %5d kB, threads %d\n",
                     name, value["VmRSS:"], value["RssAnon:"], value["VmHWM:"], value["Threads:"]
-                if (!(value["VmRSS:"] > 0 && value["VmRSS:"] <= most)) { print name ": more than " most " kB"; exit 1 }
+                if (value["VmRSS:"] > most) { print name ": more than " most " kB"; exit 1 }
             }'
 }
 
