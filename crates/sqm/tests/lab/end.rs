@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 /// `sqm-lab` with its own folder for temporary files, which must be empty in the end.
@@ -20,6 +20,24 @@ struct Program {
 
 /// A child process that is killed if its test fails.
 struct Ending(Child);
+
+/// Starts a process that lives ten minutes at most, in real time: then it is killed, whatever the test waits for ends, and the test
+/// fails. A choice: several times as long as the longest test takes on a busy machine.
+fn start(command: &mut Command) -> Child {
+    const PATIENCE: Timespec = Timespec {
+        tv_sec: 600,
+        tv_nsec: 0,
+    };
+    let child = command.spawn().unwrap();
+    // The descriptor stands for this process even when its ID is used again.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+    std::thread::spawn(move || {
+        if poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)) == Ok(0) {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+        }
+    });
+    child
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -34,16 +52,16 @@ impl Program {
         fs::set_permissions(temporary.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // A shell starts background processes with SIGINT ignored, and all processes below would inherit that. `env`
         // restores the default.
-        let child = Command::new("env")
+        let mut command = Command::new("env");
+        command
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm-lab")])
             .args(words)
             .current_dir(temporary.path())
             .env("TMPDIR", temporary.path())
             .env("XDG_RUNTIME_DIR", temporary.path())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::piped());
+        let child = start(&mut command);
         Self {
             child: Ending(child),
             temporary,
@@ -185,8 +203,11 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sqm-lab"));
         command
             .args(words)
-            .env("XDG_RUNTIME_DIR", keeper.temporary.path());
-        command.output().unwrap()
+            .env("XDG_RUNTIME_DIR", keeper.temporary.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        start(&mut command).wait_with_output().unwrap()
     };
     output_appears_while_the_command_runs(&keeper);
     // Output that is no text arrives byte for byte, and process substitution has its /dev/fd.
@@ -208,28 +229,28 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
 
 /// Both outputs of `run` appear before the command ends, Ctrl-C interrupts the command, and a reader that goes away ends it.
 fn output_appears_while_the_command_runs(keeper: &Program) {
-    let start = |script: &str| {
+    let run = |script: &str| {
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sqm-lab")]);
         command.args(["run", "h1", "--", "sh", "-c", script]);
         command.env("XDG_RUNTIME_DIR", keeper.temporary.path());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ending(command.spawn().unwrap())
+        Ending(start(&mut command))
     };
     let mut running =
-        start("echo out; echo error >&2; trap 'exit 5' INT; echo trapped; while :; do sleep 1; done");
+        run("echo out; echo error >&2; trap 'exit 5' INT; echo trapped; while :; do sleep 1; done");
     let mut outputs = (running.0.stdout.take().unwrap(), running.0.stderr.take().unwrap());
     appears(&mut outputs.0, "out\ntrapped\n");
     appears(&mut outputs.1, "error\n");
     kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
     assert_eq!(running.0.wait().unwrap().code(), Some(5));
 
-    let mut running = start("exec yes");
+    let mut running = run("exec yes");
     let mut output = running.0.stdout.take().unwrap();
     appears(&mut output, "y\n");
     drop(output);
     assert!(running.0.wait().unwrap().success());
-    let ended = start("for _ in $(seq 100); do pgrep -x yes >/dev/null || exit 0; sleep 0.1; done; exit 1")
+    let ended = run("for _ in $(seq 100); do pgrep -x yes >/dev/null || exit 0; sleep 0.1; done; exit 1")
         .0
         .wait();
     assert!(ended.unwrap().success(), "the command outlives its reader");
@@ -258,14 +279,14 @@ fn a_shell_passes_keys_on(keeper: &Program) {
         "stty rows 33 cols 101; exec {} shell h1",
         env!("CARGO_BIN_EXE_sqm-lab")
     );
-    let mut terminal = Command::new("script")
+    let mut terminal = Command::new("script");
+    terminal
         .args(["--quiet", "--return", "--flush", "--command", &shell, "/dev/null"])
         .env("XDG_RUNTIME_DIR", keeper.temporary.path())
         .env("SHELL", "/bin/sh")
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::piped());
+    let mut terminal = start(&mut terminal);
     let mut keys = terminal.stdin.take().unwrap();
     let mut screen = terminal.stdout.take().unwrap();
     let mut terminal = Ending(terminal);
