@@ -113,8 +113,14 @@ impl HtbClass {
         let mut framing = RateFraming::default();
         while let Some(word) = words.next() {
             match word.text {
-                "rate" => rate = Some(words.shaped_rate(word, "rate")?),
-                "ceil" => ceil = Some(words.shaped_rate(word, "ceil")?),
+                "rate" => {
+                    words.once(rate.as_ref(), word)?;
+                    rate = Some(words.shaped_rate(word, "rate")?);
+                }
+                "ceil" => {
+                    words.once(ceil.as_ref(), word)?;
+                    ceil = Some(words.shaped_rate(word, "ceil")?);
+                }
                 "burst" | "buffer" | "maxburst" => burst = Some(words.size(word, "burst")?),
                 "cburst" | "cbuffer" | "cmaxburst" => cburst = Some(words.size(word, "cburst")?),
                 // The kernel lowers more to 7 without a word.
@@ -220,6 +226,8 @@ mod tests {
         for (text, message) in [
             ("", "htb needs 'rate'"),
             ("ceil 1mbit", "htb needs 'rate'"),
+            ("rate 1mbit rate 2mbit", "htb: the word stands twice"),
+            ("rate 1mbit ceil 2mbit ceil 3mbit", "htb: the word stands twice"),
             ("rate 0", "htb keyword 'rate' takes 8bit and more, not '0'"),
             ("rate 1mbit prio 8", "htb keyword 'prio' takes 0 to 7, not '8'"),
             (

@@ -63,9 +63,18 @@ impl Tbf {
         let mut framing = RateFraming::default();
         while let Some(word) = words.next() {
             match word.text {
-                "rate" => rate = Some(words.shaped_rate(word, "rate")?),
-                "burst" | "buffer" | "maxburst" => burst = Some(words.size(word, "burst")?),
-                "limit" => limit = Some(words.size(word, "limit")?),
+                "rate" => {
+                    words.once(rate.as_ref(), word)?;
+                    rate = Some(words.shaped_rate(word, "rate")?);
+                }
+                "burst" | "buffer" | "maxburst" => {
+                    words.once(burst.as_ref(), word)?;
+                    burst = Some(words.size(word, "burst")?);
+                }
+                "limit" => {
+                    words.once(limit.as_ref(), word)?;
+                    limit = Some(words.size(word, "limit")?);
+                }
                 "latency" => latency = Some(words.time(word, "latency", 0)?),
                 "peakrate" => peakrate = Some(words.shaped_rate(word, "peakrate")?),
                 "mtu" | "minburst" => mtu = Some(words.size(word, "mtu")?),
@@ -158,6 +167,8 @@ mod tests {
     fn errors_name_what_is_missing() {
         for (text, message) in [
             ("", "tbf needs 'rate'"),
+            ("rate 1mbit rate 2mbit", "tbf: the word stands twice"),
+            ("rate 1mbit limit 10k limit 20k", "tbf: the word stands twice"),
             ("rate 1mbit limit 10k", "tbf needs 'burst'"),
             ("rate 1mbit burst 5k", "tbf needs 'limit' or 'latency'"),
             (

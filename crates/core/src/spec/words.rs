@@ -202,6 +202,15 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// An error if the value of `word` was read before, where `tc` takes only one.
+    pub(super) fn once<T>(&self, before: Option<&T>, word: Word<'_>) -> Result<(), ParseError> {
+        let reason = "the word stands twice";
+        match before {
+            None => Ok(()),
+            Some(_) => Err(self.error(word, ParseErrorKind::Contradiction { reason })),
+        }
+    }
+
     /// The error that the text ends too early, or does not fit together as a whole.
     pub(super) fn at_end(&self, kind: ParseErrorKind) -> ParseError {
         let end = Word {

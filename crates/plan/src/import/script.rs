@@ -166,8 +166,13 @@ impl Writer {
                 self.error(*line, message);
                 continue;
             }
-            if is_redirect(text) {
-                continue;
+            match redirect(text) {
+                Redirect::No => {}
+                Redirect::OfAll => continue,
+                Redirect::Other => {
+                    self.error(*line, OTHER_REDIRECT.to_owned());
+                    continue;
+                }
             }
             match firewall::filter(text, has_marks) {
                 firewall::Filter::As(text) => written.push((*line, pretty(&text))),
@@ -273,12 +278,40 @@ fn heading(known: &[(Asked, bool)]) -> String {
     }
 }
 
-/// True for the commands that lead arriving packets to the IFB, which sqm does itself.
-fn is_redirect(text: &str) -> bool {
-    let begins = |prefix: &str| text.starts_with(prefix);
-    let to_ifb = text.ends_with("action mirred egress redirect dev ${IFB}");
-    begins("tc qdisc add dev ${IFACE}") && text.ends_with(" ingress") && !text.contains("cake")
-        || begins("tc filter add dev ${IFACE} parent ffff:") && to_ifb && text.contains("match u32 0 0")
+/// What a command does with arriving packets.
+enum Redirect {
+    /// Nothing.
+    No,
+    /// It leads all of them to the IFB, or is needed for that. sqm does so itself.
+    OfAll,
+    /// Something else.
+    Other,
+}
+
+const OTHER_REDIRECT: &str = "sqm leads all arriving packets to the IFB, without another condition or action: remove the line, and set \
+     a filter such as ctinfo up elsewhere; sqm leaves it in place, in front of its own";
+
+fn redirect(text: &str) -> Redirect {
+    if text.starts_with("tc qdisc add dev ${IFACE}") && text.ends_with(" ingress") && !text.contains("cake") {
+        return Redirect::OfAll;
+    }
+    let Some(filter) = text.strip_prefix("tc filter add dev ${IFACE} parent ffff: ") else {
+        return Redirect::No;
+    };
+    let condition = filter.strip_suffix(" action mirred egress redirect dev ${IFB}");
+    let mut words = condition.unwrap_or_default().split(' ').peekable();
+    let mut left = Vec::new();
+    while let Some(word) = words.next() {
+        let is_of_any = word == "protocol" && words.peek() == Some(&"all");
+        match is_of_any || ["prio", "pref", "flowid", "classid"].contains(&word) {
+            true => _ = words.next(),
+            false => left.push(word),
+        }
+    }
+    match left.as_slice() {
+        ["u32", "match", "u32", "0", "0"] | ["matchall"] => Redirect::OfAll,
+        _ => Redirect::Other,
+    }
 }
 
 /// A command in the form in which one would write it.

@@ -91,6 +91,8 @@ pub(crate) fn lines(bytes: &[u8]) -> Result<Vec<Line>, Vec<TextError>> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         vec![TextError::at(line, "these bytes are not text in UTF-8")]
     })?;
+    // Editors on Windows write a byte order mark.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (mut lines, mut errors, mut when) = (Vec::new(), Vec::new(), Vec::new());
     let mut numbered = (1..).zip(text.lines());
     while let Some((number, first)) = numbered.next() {
@@ -210,6 +212,7 @@ fn split(text: &str, line: usize, words: &mut Vec<Word>) -> Result<(), TextError
                 }
             }
             c if c.is_control() && !c.is_whitespace() => {
+                word.extend(c.escape_default());
                 let message = format!("word '{}': it contains a control character", shortened(&word));
                 return Err(TextError::at(line, message));
             }
@@ -293,7 +296,10 @@ fn heading(words: &[Word]) -> Result<Vec<Condition>, TextError> {
             "squash_dscp" => Asked::SquashDscp,
             "squash_ingress" => Asked::SquashIngress,
             "qdisc" => {
-                let value = words.next().unwrap_or("");
+                let Some(value) = words.next() else {
+                    let reason = format!("after it stands one of {}", LEAVES.join(", "));
+                    return Err(wrong(option, &reason));
+                };
                 let Some(leaf) = LEAVES.iter().find(|name| **name == value) else {
                     let reason = format!("after 'qdisc' stands one of {}", LEAVES.join(", "));
                     return Err(wrong(value, &reason).suggest(near(value, &LEAVES)));

@@ -1,5 +1,7 @@
 //! The iptables rules of `simple.qos`, which a text has as `firewall mark` and `firewall erase-dscp`, and the filters beside them.
 
+use std::collections::BTreeSet;
+
 use super::run::Emitted;
 
 /// The lines of a text for the firewall rules of one case.
@@ -18,11 +20,11 @@ type Errors = Vec<(usize, String)>;
 
 /// The marks that `simple.qos` sets by DSCP, as iptables names the DSCP, and its mark for all others.
 const MARKS: [(&str, &str); 5] = [
-    ("--dscp-class CS1", "0x3"),
-    ("--dscp-class CS6", "0x1"),
-    ("--dscp-class EF", "0x1"),
-    ("--dscp-class AF42", "0x1"),
-    ("--tos Minimize-Delay", "0x1"),
+    ("-m dscp --dscp-class CS1", "0x3"),
+    ("-m dscp --dscp-class CS6", "0x1"),
+    ("-m dscp --dscp-class EF", "0x1"),
+    ("-m dscp --dscp-class AF42", "0x1"),
+    ("-m tos --tos Minimize-Delay", "0x1"),
 ];
 
 const CHAIN: &str = "QOS_MARK_${IFACE}";
@@ -44,23 +46,20 @@ fn rule(text: &str) -> Option<Rule> {
     let rest = text.strip_prefix("ipt -t mangle ")?;
     let in_chain = rest.strip_prefix("-A ").and_then(|rest| rest.strip_prefix(CHAIN));
     if let Some(rest) = in_chain {
-        let fits = |dscp: &str, mark: &str| {
-            rest.contains(dscp) && rest.ends_with(&format!("-j MARK --set-mark {mark}/${{MARK_MASK}}"))
-        };
-        let is_default = rest.trim() == "-j MARK --set-mark 0x2/${MARK_MASK}";
-        let is_known = is_default || MARKS.iter().any(|(dscp, mark)| fits(dscp, mark));
+        let rest = rest.trim_start();
+        let is = |dscp: &str, mark: &str| rest == format!("{dscp} -j MARK --set-mark {mark}/${{MARK_MASK}}");
+        let is_default = rest == "-j MARK --set-mark 0x2/${MARK_MASK}";
+        let is_known = is_default || MARKS.iter().any(|(dscp, mark)| is(dscp, mark));
         return is_known.then_some(Rule::Marks);
     }
-    let to_chain = rest.ends_with(&format!("-m mark --mark 0x00/${{MARK_MASK}} -g {CHAIN}"));
+    let to_chain = |packets: &str| rest == format!("{packets} -m mark --mark 0x00/${{MARK_MASK}} -g {CHAIN}");
     if rest == format!("-N {CHAIN}") {
         Some(Rule::Nothing(""))
-    } else if rest.starts_with("-A POSTROUTING -o ${IFACE}") && to_chain {
+    } else if to_chain("-A POSTROUTING -o ${IFACE}") {
         Some(Rule::Leaving)
-    } else if rest.starts_with("-I PREROUTING -i ${IFACE} -m dscp ! --dscp 0")
-        && rest.ends_with("-j DSCP --set-dscp-class be")
-    {
+    } else if rest == "-I PREROUTING -i ${IFACE} -m dscp ! --dscp 0 -j DSCP --set-dscp-class be" {
         Some(Rule::Erases)
-    } else if rest.starts_with("-A PREROUTING -i ${IFACE}") && to_chain {
+    } else if to_chain("-A PREROUTING -i ${IFACE}") {
         Some(Rule::Nothing(
             "left out: arriving packets pass the queues before they get a mark",
         ))
@@ -94,7 +93,9 @@ fn read(ipt: &[Emitted]) -> Result<Vec<(usize, Rule)>, Errors> {
 /// The rules of one case.
 pub(super) fn rules(ipt: &[Emitted]) -> Result<Rules, Errors> {
     let rules = read(ipt)?;
-    let marks = rules.iter().filter(|(_, rule)| *rule == Rule::Marks).count();
+    let marks = ipt.iter().map(|command| command.text.as_str());
+    let marks = marks.filter(|text| rule(text) == Some(Rule::Marks));
+    let marks = marks.collect::<BTreeSet<&str>>().len();
     let has = |wanted| rules.iter().any(|(_, rule)| *rule == wanted);
     let mut answer = Rules::default();
     if marks > 0 && has(Rule::Leaving) {

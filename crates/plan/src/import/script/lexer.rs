@@ -1,5 +1,7 @@
 //! The words and operators of a shell script. Words keep their quotes and their `$`.
 
+use sqm_core::units::shortened;
+
 /// A word or an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -10,6 +12,8 @@ pub(super) enum Kind {
     EndOfArm,
     And,
     Or,
+    /// `|`, which may stand between the patterns of `case`.
+    Pipe,
     Open,
     Close,
 }
@@ -24,7 +28,16 @@ pub(super) struct Token {
 /// An error, and its line.
 pub(super) type Wrong = (usize, String);
 
-/// Splits a script. Output redirections are left out: no command that is carried over has an output.
+/// Targets of an output redirection that keep nothing. The last two are what functions.sh sends to the log, or nowhere.
+const DISCARDED: [&str; 5] = [
+    "/dev/null",
+    "/dev/stdout",
+    "/dev/stderr",
+    "$OUTPUT_TARGET",
+    "${OUTPUT_TARGET}",
+];
+
+/// Splits a script. Output that goes nowhere is left out: no command that is carried over has an output.
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, Wrong> {
     let mut lexer = Lexer {
         chars: text.chars().collect(),
@@ -88,10 +101,11 @@ impl Lexer {
             '|' if doubled => (Kind::Or, 2),
             '(' => (Kind::Open, 1),
             ')' => (Kind::Close, 1),
-            '&' | '|' | '<' => {
+            '|' => (Kind::Pipe, 1),
+            '&' | '<' => {
                 return Err((
                     line,
-                    format!("'{c}': a text of tc commands has no pipes, jobs or redirections"),
+                    format!("'{c}': a text of tc commands has no jobs or redirections"),
                 ));
             }
             _ => {
@@ -108,12 +122,27 @@ impl Lexer {
         Ok(Some(Token { kind, line }))
     }
 
-    /// Skips `>file`, `>>file` and `>&1`.
+    /// Skips `>/dev/null`, `>>/dev/null` and `>&1`. What is written to another file may have an effect, such as a setting in `/sys`.
     fn redirection(&mut self) -> Result<(), Wrong> {
-        while matches!(self.peek(0), Some('>' | '&' | ' ' | '\t')) {
+        let line = self.line;
+        while self.peek(0) == Some('>') {
             self.take();
         }
-        self.word().map(|_| ())
+        let is_descriptor = self.peek(0) == Some('&');
+        while matches!(self.peek(0), Some('&' | ' ' | '\t')) {
+            self.take();
+        }
+        let target = self.word()?;
+        match is_descriptor || DISCARDED.contains(&target.trim_matches('"')) {
+            true => Ok(()),
+            false => Err((
+                line,
+                format!(
+                    "'>{}' is not carried over: a text of tc commands writes no files. Remove it, or write the file elsewhere",
+                    shortened(&target)
+                ),
+            )),
+        }
     }
 
     fn word(&mut self) -> Result<String, Wrong> {

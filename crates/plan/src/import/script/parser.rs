@@ -17,6 +17,7 @@ pub(super) enum Node {
         words: Vec<String>,
     },
     If {
+        line: usize,
         condition: Box<Self>,
         then: Vec<Self>,
         otherwise: Vec<Self>,
@@ -25,6 +26,11 @@ pub(super) enum Node {
         line: usize,
         word: String,
         arms: Vec<(Vec<String>, Vec<Self>)>,
+    },
+    /// `{ …; }`
+    Group {
+        line: usize,
+        nodes: Vec<Self>,
     },
     /// `first && then`, or `first || then`.
     AndOr {
@@ -65,6 +71,7 @@ fn shown(kind: &Kind) -> String {
         Kind::EndOfArm => "';;'".to_owned(),
         Kind::And => "'&&'".to_owned(),
         Kind::Or => "'||'".to_owned(),
+        Kind::Pipe => "'|'".to_owned(),
         Kind::Open => "'('".to_owned(),
         Kind::Close => "')'".to_owned(),
     }
@@ -109,15 +116,20 @@ impl Parser {
         }
     }
 
-    /// Statements up to one of these words, or `;;`, or the end.
-    fn list(&mut self, ends: &[&str]) -> Result<Vec<Node>, Wrong> {
+    fn deeper(&mut self) -> Result<(), Wrong> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err((
+        match self.depth > DEEPEST {
+            true => Err((
                 self.line(),
                 format!("more than {DEEPEST} statements within each other"),
-            ));
+            )),
+            false => Ok(()),
         }
+    }
+
+    /// Statements up to one of these words, or `;;`, or the end.
+    fn list(&mut self, ends: &[&str]) -> Result<Vec<Node>, Wrong> {
+        self.deeper()?;
         let mut nodes = Vec::new();
         loop {
             self.skip_ends();
@@ -150,13 +162,18 @@ impl Parser {
     }
 
     fn and_or(&mut self) -> Result<Node, Wrong> {
+        let outside = self.depth;
         let mut first = self.statement()?;
         loop {
             let is_and = match self.kind(0) {
                 Some(Kind::And) => true,
                 Some(Kind::Or) => false,
-                _ => return Ok(first),
+                _ => {
+                    self.depth = outside;
+                    return Ok(first);
+                }
             };
+            self.deeper()?;
             self.at += 1;
             self.skip_ends();
             let then = Box::new(self.statement()?);
@@ -172,6 +189,9 @@ impl Parser {
         let line = self.line();
         let word = match self.kind(0) {
             Some(Kind::Word(word)) => word.clone(),
+            Some(Kind::Pipe) => {
+                return Err((line, "'|': a text of tc commands has no pipes".to_owned()));
+            }
             Some(other) => return Err((line, format!("{} is not expected here", shown(other)))),
             None => return Err((line, "the script ends where a command is expected".to_owned())),
         };
@@ -181,9 +201,19 @@ impl Parser {
                 self.condition()
             }
             "case" => self.case(line),
-            "for" | "while" | "until" | "select" | "function" | "{" | "[[" => Err((
+            "{" => {
+                self.at += 1;
+                let nodes = self.list(&["}"])?;
+                self.expect("}")?;
+                Ok(Node::Group { line, nodes })
+            }
+            "for" | "while" | "until" | "select" => Err((
                 line,
                 format!("'{word}': a text of tc commands has no loops: write its commands one by one"),
+            )),
+            "function" | "[[" => Err((
+                line,
+                format!("'{word}' is not of the shell of OpenWrt: write 'name() {{', and tests with '['"),
             )),
             _ => {
                 let mut words = Vec::new();
@@ -199,6 +229,7 @@ impl Parser {
     /// The rest of a statement after `if` or `elif`.
     fn condition(&mut self) -> Result<Node, Wrong> {
         let line = self.line();
+        self.deeper()?;
         let mut conditions = self.list(&["then"])?;
         self.expect("then")?;
         let then = self.list(&["else", "elif", "fi"])?;
@@ -216,8 +247,10 @@ impl Parser {
             self.expect("fi")?;
             otherwise
         };
+        self.depth -= 1;
         match (conditions.pop(), conditions.is_empty()) {
             (Some(condition), true) => Ok(Node::If {
+                line,
                 condition: Box::new(condition),
                 then,
                 otherwise,
@@ -243,21 +276,36 @@ impl Parser {
             if self.kind(0) == Some(&Kind::Open) {
                 self.at += 1;
             }
+            let patterns = self.patterns()?;
+            let body = self.list(&["esac"])?;
+            arms.push((patterns, body));
+            if self.kind(0) == Some(&Kind::EndOfArm) {
+                self.at += 1;
+            }
+        }
+    }
+
+    /// The patterns of an arm: `a)` or `a|b)`.
+    fn patterns(&mut self) -> Result<Vec<String>, Wrong> {
+        let mut patterns = Vec::new();
+        loop {
             let Some(Kind::Word(pattern)) = self.kind(0).cloned() else {
                 return Err((
                     self.line(),
                     "'case' is not closed by 'esac', or has a pattern that is not one word".to_owned(),
                 ));
             };
-            self.at += 1;
-            if self.kind(0) != Some(&Kind::Close) {
-                return Err((self.line(), "after a pattern of 'case' stands ')'".to_owned()));
-            }
-            self.at += 1;
-            let body = self.list(&["esac"])?;
-            arms.push((vec![pattern], body));
-            if self.kind(0) == Some(&Kind::EndOfArm) {
-                self.at += 1;
+            patterns.push(pattern);
+            self.at += 2;
+            match self.tokens.get(self.at - 1).map(|token| &token.kind) {
+                Some(Kind::Close) => return Ok(patterns),
+                Some(Kind::Pipe) => {}
+                _ => {
+                    return Err((
+                        self.line(),
+                        "after a pattern of 'case' stands ')' or '|'".to_owned(),
+                    ));
+                }
             }
         }
     }

@@ -91,6 +91,16 @@ enum Flow {
     Returns,
 }
 
+/// How a part of `first && then || other` ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// A test holds or not, or a command has succeeded.
+    Is(bool),
+    /// A test is not carried over, which is an error already.
+    Unknown,
+    Returns,
+}
+
 struct Run<'a> {
     script: &'a Script,
     side: Side,
@@ -126,26 +136,35 @@ impl Run<'_> {
                 condition,
                 then,
                 otherwise,
+                ..
             } => match self.condition(condition)? {
                 Some(true) => self.all(then),
                 Some(false) => self.all(otherwise),
                 None => Ok(Flow::GoesOn),
             },
             Node::Case { line, word, arms } => self.case(*line, word, arms),
-            Node::AndOr { first, is_and, then } => {
-                if is_test(first) {
-                    return match self.condition(first)? {
-                        Some(holds) if holds == *is_and => self.node(then),
-                        _ => Ok(Flow::GoesOn),
-                    };
-                }
-                // Commands are taken to succeed.
-                let flow = self.node(first)?;
-                match flow == Flow::GoesOn && *is_and {
-                    true => self.node(then),
-                    false => Ok(flow),
-                }
-            }
+            Node::Group { nodes, .. } => self.all(nodes),
+            Node::AndOr { .. } => Ok(match self.outcome(node)? {
+                Outcome::Returns => Flow::Returns,
+                Outcome::Is(_) | Outcome::Unknown => Flow::GoesOn,
+            }),
+        }
+    }
+
+    /// How a part of `first && then || other` ends. Commands are taken to succeed.
+    fn outcome(&mut self, node: &Node) -> Result<Outcome, Stop> {
+        if is_test(node) {
+            return Ok(self.condition(node)?.map_or(Outcome::Unknown, Outcome::Is));
+        }
+        let Node::AndOr { first, is_and, then } = node else {
+            return Ok(match self.node(node)? {
+                Flow::Returns => Outcome::Returns,
+                Flow::GoesOn => Outcome::Is(true),
+            });
+        };
+        match self.outcome(first)? {
+            Outcome::Is(holds) if holds == *is_and => self.outcome(then),
+            other => Ok(other),
         }
     }
 
@@ -162,28 +181,33 @@ impl Run<'_> {
         Err(Stop::Ask(asked))
     }
 
-    /// `[ … ]`; `None` after an error.
+    /// Tests, with `&&` or `||` between them; `None` after an error.
     fn condition(&mut self, node: &Node) -> Result<Option<bool>, Stop> {
-        let (line, test) = match node {
-            Node::Command { line, words } if is_test(node) => (*line, words),
-            Node::Command { line, .. } | Node::Case { line, .. } => {
+        if let Node::Command { line, words } = node
+            && let Some((inner, is)) = test_of(words)
+        {
+            return Ok(self.test(*line, inner)?.map(|holds| holds == is));
+        }
+        match node {
+            Node::AndOr { first, is_and, then } => match self.condition(first)? {
+                Some(holds) if holds == *is_and => self.condition(then),
+                other => Ok(other),
+            },
+            Node::Command { line, .. }
+            | Node::Case { line, .. }
+            | Node::If { line, .. }
+            | Node::Group { line, .. } => {
                 self.error(
                     *line,
                     "only tests such as [ \"$QDISC\" = \"cake\" ] decide what is carried over",
                 );
-                return Ok(None);
+                Ok(None)
             }
-            Node::AndOr { first, .. } | Node::If { condition: first, .. } => {
-                if let Node::Command { line, .. } = first.as_ref() {
-                    self.error(
-                        *line,
-                        "a condition of several parts is not carried over: write one 'if' within another",
-                    );
-                }
-                return Ok(None);
-            }
-        };
-        let inner = &test[1..test.len() - 1];
+        }
+    }
+
+    /// The words between `[` and `]`; `None` after an error.
+    fn test(&mut self, line: usize, inner: &[String]) -> Result<Option<bool>, Stop> {
         let expanded: Result<Vec<String>, String> = inner.iter().map(|word| self.expand(word)).collect();
         let expanded = match expanded {
             Ok(expanded) => expanded,
@@ -297,7 +321,7 @@ impl Run<'_> {
                 self.diffserv(line, arguments);
                 return Ok(Flow::GoesOn);
             }
-            name if self.script.functions.contains_key(name) => return self.call(line, name),
+            name if self.script.functions.contains_key(name) => return self.call(line, name, arguments),
             _ => {}
         }
         let expanded: Result<Vec<String>, String> =
@@ -340,6 +364,13 @@ impl Run<'_> {
     }
 
     fn assign(&mut self, line: usize, name: &str, value: &str) -> Result<(), Stop> {
+        if let Some((_, option)) = OPTIONS.iter().find(|(known, _)| *known == name) {
+            let message = format!(
+                "'{name}' changes what functions.sh counts as framing, or computes: set option {option} in the section instead, and \
+                 remove the line"
+            );
+            self.error(line, message);
+        }
         match self.expand(value) {
             // A script that shapes itself puts fq_codel in place of cake, as $QDISC does here.
             Ok(value)
@@ -372,19 +403,57 @@ impl Run<'_> {
         Flow::GoesOn
     }
 
-    fn call(&mut self, line: usize, name: &str) -> Result<Flow, Stop> {
+    /// Follows a function of the script with `$1` to `$9` for its arguments.
+    fn call(&mut self, line: usize, name: &str, arguments: &[String]) -> Result<Flow, Stop> {
         let script = self.script;
         let Some((_, body)) = script.functions.get(name) else {
             return Ok(Flow::GoesOn);
+        };
+        let given = match self.arguments(arguments) {
+            Ok(given) => given,
+            Err(message) => {
+                self.error(line, message);
+                return Ok(Flow::GoesOn);
+            }
         };
         self.calls += 1;
         if self.calls > DEEPEST_CALL {
             self.error(line, format!("'{}' calls itself", shortened(name)));
             return Ok(Flow::Returns);
         }
+        let mut given = given.into_iter();
+        let outside: Vec<(String, Option<String>)> = (1..=9)
+            .map(|number| {
+                let name = number.to_string();
+                let old = match given.next() {
+                    Some(value) => self.values.insert(name.clone(), value),
+                    None => self.values.remove(&name),
+                };
+                (name, old)
+            })
+            .collect();
         self.all(body)?;
+        for (name, old) in outside {
+            match old {
+                Some(old) => _ = self.values.insert(name, old),
+                None => _ = self.values.remove(&name),
+            }
+        }
         self.calls -= 1;
         Ok(Flow::GoesOn)
+    }
+
+    /// The arguments of a function. A value without quotes is as many arguments as it has words.
+    fn arguments(&self, words: &[String]) -> Result<Vec<String>, String> {
+        let mut arguments = Vec::new();
+        for word in words {
+            let value = self.expand(word)?;
+            match word.contains(['"', '\'']) {
+                true => arguments.push(value),
+                false => arguments.extend(words::split(&value)),
+            }
+        }
+        Ok(arguments)
     }
 
     /// The filters by DSCP that functions.sh has, as the built-in `simple.qos` makes them.
@@ -413,6 +482,17 @@ impl Run<'_> {
     }
 }
 
+/// Variables that the helpers of functions.sh read, and the option that sets each of them.
+const OPTIONS: [(&str, &str); 7] = [
+    ("LLAM", "linklayer_adaptation_mechanism"),
+    ("LINKLAYER", "linklayer"),
+    ("OVERHEAD", "overhead"),
+    ("STAB_MPU", "tcMPU"),
+    ("STAB_MTU", "tcMTU"),
+    ("STAB_TSIZE", "tcTSIZE"),
+    ("AUTOFLOW", "autoflow"),
+];
+
 /// Commands without effect on the queues: messages, and preparations that sqm makes itself.
 const IGNORED: [&str; 14] = [
     "sqm_debug",
@@ -432,11 +512,18 @@ const IGNORED: [&str; 14] = [
 ];
 
 fn is_test(node: &Node) -> bool {
-    match node {
-        Node::Command { words, .. } => {
-            words.len() > 2 && words[0] == "[" && words.last().is_some_and(|last| last == "]")
-        }
-        _ => false,
+    matches!(node, Node::Command { words, .. } if test_of(words).is_some())
+}
+
+/// The words of `[ … ]`, and false if `!` stands before it.
+fn test_of(words: &[String]) -> Option<(&[String], bool)> {
+    let (words, is) = match words {
+        [not, rest @ ..] if not == "!" => (rest, false),
+        _ => (words, true),
+    };
+    match words {
+        [open, inner @ .., close] if open == "[" && close == "]" && !inner.is_empty() => Some((inner, is)),
+        _ => None,
     }
 }
 
@@ -448,8 +535,10 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
     (begins && name.chars().all(is_name)).then_some((name, value))
 }
 
-/// True for the commands of `ip link` that make the IFB and switch it on.
+/// True for the commands of `ip link` that only make the IFB, switch it on or off, or remove it.
 fn is_about_ifb(words: &[&str]) -> bool {
-    let has = |word: &str| words.contains(&word);
-    has("${IFB}") && (has("up") || has("add") || has("del") || has("delete") || has("down"))
+    const KNOWN: [&str; 11] = [
+        "add", "set", "del", "delete", "dev", "name", "type", "ifb", "up", "down", "${IFB}",
+    ];
+    words.contains(&"${IFB}") && words.iter().all(|word| KNOWN.contains(word))
 }

@@ -77,18 +77,39 @@ pub(super) fn is_plain(text: &str) -> bool {
 
 type Values = BTreeMap<String, String>;
 
+/// Longest value, bytes, a choice: a script may double it with each line.
+const LONGEST: usize = 4096;
+/// Deepest nesting of `$(…)` and `${…}`, a choice that keeps the stack small.
+const DEEPEST: usize = 40;
+
 /// A word of the script as words of a text.
 pub(super) fn expand(word: &str, values: &Values, side: Side) -> Result<String, String> {
+    if nesting(word) > DEEPEST {
+        return Err(format!(
+            "'{}': more than {DEEPEST} parentheses within each other",
+            shortened(word)
+        ));
+    }
     let mut out = String::new();
     let mut rest = word;
+    let mut is_quoted = false;
     while let Some(c) = rest.chars().next() {
+        if out.len() > LONGEST {
+            return Err(format!(
+                "'{}': a value has more than {LONGEST} bytes",
+                shortened(word)
+            ));
+        }
         match c {
-            '\'' => {
+            '\'' if !is_quoted => {
                 let (inner, after) = rest[1..].split_once('\'').ok_or("' is not closed")?;
                 out.push_str(inner);
                 rest = after;
             }
-            '"' => rest = &rest[1..],
+            '"' => {
+                is_quoted = !is_quoted;
+                rest = &rest[1..];
+            }
             '`' => {
                 let (inner, after) = rest[1..].split_once('`').ok_or("` is not closed")?;
                 out.push_str(&helper(inner, values, side)?);
@@ -112,6 +133,20 @@ pub(super) fn expand(word: &str, values: &Values, side: Side) -> Result<String, 
     }
     // A text has one variable for both words.
     Ok(out.replace(&format!("quantum {HTB_QUANTUM}"), "${HTB_QUANTUM}"))
+}
+
+/// The deepest nesting of parentheses and braces.
+fn nesting(word: &str) -> usize {
+    let (mut depth, mut deepest) = (0usize, 0);
+    for byte in word.bytes() {
+        match byte {
+            b'(' | b'{' => depth += 1,
+            b')' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The error for a value that is left over in a command.
@@ -301,8 +336,8 @@ fn helper(text: &str, values: &Values, side: Side) -> Result<String, String> {
     }
 }
 
-/// The words of a command between backquotes or in `$(…)`.
-fn split(text: &str) -> Vec<String> {
+/// The words of a command between backquotes or in `$(…)`. A blank within parentheses divides no words.
+pub(super) fn split(text: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut depth) = (Vec::new(), String::new(), None, 0usize);
     for c in text.chars() {
         match (c, quote) {

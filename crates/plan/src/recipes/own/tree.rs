@@ -148,7 +148,11 @@ pub(super) enum FirewallRules {
 
 /// Reads `firewall mark` or `firewall erase-dscp`.
 pub(super) fn firewall(line: &Line) -> Result<FirewallRules, TextError> {
-    let rules = line.words.get(1).map_or("", |word| word.text.as_str());
+    let Some(word) = line.words.get(1) else {
+        let message = "word 'firewall': after it stands 'mark' or 'erase-dscp'";
+        return Err(TextError::at(line.number, message));
+    };
+    let rules = word.text.as_str();
     let read = match rules {
         "mark" => FirewallRules::Mark,
         "erase-dscp" => FirewallRules::EraseDscp,

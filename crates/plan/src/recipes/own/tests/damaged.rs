@@ -153,6 +153,18 @@ const DAMAGED: &[(usize, &str, usize, &str)] = &[
     ),
     (
         3,
+        "tc class add dev $IFACE parent 1: classid 1:1 htb rate $UPLINK rate 5mbit",
+        3,
+        "'rate'.*twice",
+    ),
+    (
+        10,
+        "tc qdisc add dev $IFB root tbf rate $DOWNLINK burst $BURST burst 9kb latency 50ms",
+        10,
+        "'burst'.*twice",
+    ),
+    (
+        3,
         "tc class add dev $IFACE parent 1: classid 1:1 htb rate $UPLINK prio 9",
         3,
         "'9'",
@@ -564,11 +576,13 @@ const DAMAGED: &[(usize, &str, usize, &str)] = &[
     (9, "nft add table inet sqm_eth0", 9, "'nft'"),
     (9, "firewall marks", 9, "'marks'.*did you mean 'mark'"),
     (9, "firewall mark all", 9, "'all'"),
+    (9, "firewall", 9, "'firewall': after it"),
     (9, "tc qdisc add dev $IFB root \\", 10, "word 7 'tc'"),
     (0, "tc qdisc add dev $IFB \\", 11, "the text ends"),
     // Headings.
     (9, "[whenn qdisc cake]", 9, "'whenn'.*did you mean 'when'"),
     (9, "[when]", 9, "an option is missing"),
+    (9, "[when qdisc]", 9, "'qdisc': after it"),
     (9, "[when qdisc cak]", 9, "'cak'.*did you mean 'cake'"),
     (9, "[when target 5ms]", 9, "'target'"),
     (9, "[when squash_dscp or squash_ingress]", 9, "'or'"),
@@ -637,7 +651,20 @@ fn a_line_for_a_direction_or_a_case_that_is_not_in_force_is_checked_as_well() {
 #[test]
 fn bytes_that_are_no_text_are_refused_with_their_line() {
     let text = format!("{GOOD}tc qdisc \u{1}");
-    assert!(planned(&text, &[]).unwrap_err().contains("mine.tc:11: "));
+    let errors = planned(&text, &[]).unwrap_err();
+    assert!(errors.contains(r"mine.tc:11: word '\u{1}': "), "{errors}");
+}
+
+#[test]
+fn a_text_that_an_editor_of_windows_has_saved_is_read() {
+    let text = format!("\u{feff}{}", GOOD.replace('\n', "\r\n"));
+    assert_eq!(planned(&text, &[]).unwrap(), planned(GOOD, &[]).unwrap());
+    let text = text.replace("root cake", "root cakee");
+    assert!(
+        planned(&text, &[])
+            .unwrap_err()
+            .contains("mine.tc:10: word 7 'cakee'")
+    );
 }
 
 #[test]
