@@ -18,6 +18,9 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Findings before `--fix` that are gone after it.
     pub fixed: Vec<Finding>,
+    /// Differences from the configuration that are meant to be there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Facts that the kernel does not tell: reasons why a finding may be missing.
     #[serde(default)]
     pub unknown: Vec<String>,

@@ -12,7 +12,7 @@ pub mod commit_confirm;
 mod draft;
 mod file;
 pub mod load;
-mod own_script;
+pub mod own_script;
 mod parsed;
 mod partial;
 pub mod rate_override;

@@ -1,5 +1,6 @@
 //! The texts of `tc` commands that `option script 'mine.tc'` names: where they are, and who may have written them.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +8,33 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use sqm_files::Place;
-use sqm_plan::own::{FOLDERS, MAX_BYTES, OwnFile};
+use sqm_plan::own::{ENDING, FOLDERS, MAX_BYTES, OwnFile};
+
+use crate::Draft;
 
 /// The folder of the configuration on OpenWrt, whose other files are none of ours.
 const UCI: &str = "/etc/config";
+
+/// Reads each text that a configuration names, also if the configuration or the text has errors. The error is in words.
+pub fn all_named(text: &[u8], config: &Path) -> Vec<(String, Result<OwnFile, String>)> {
+    const OPTIONS: [&str; 3] = ["script", "egress_script", "ingress_script"];
+    let Ok(draft) = Draft::of(text) else {
+        return Vec::new();
+    };
+    let sections = draft.sections();
+    let settings = sections.iter().flat_map(|section| &section.settings);
+    let names = settings
+        .filter(|setting| OPTIONS.contains(&setting.name))
+        .map(|setting| setting.value);
+    // A name with a folder is refused wherever a text is used.
+    let names: BTreeSet<&str> = names
+        .filter(|name| name.ends_with(ENDING) && !name.contains('/'))
+        .collect();
+    names
+        .into_iter()
+        .map(|name| (name.to_owned(), read(name, config)))
+        .collect()
+}
 
 /// Reads the text of this name for the configuration `config`.
 ///

@@ -21,6 +21,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let diagnosis = sqm_api::doctor::Diagnosis {
         findings: findings::diagnose(&facts),
         fixed: Vec::new(),
+        notes: findings::notes(&facts),
         unknown: findings::unknown(&facts),
         checks: findings::checks(&facts),
     };

@@ -11,6 +11,7 @@ mod doctor;
 pub mod json;
 #[cfg(feature = "full")]
 mod png;
+mod rate_controllers;
 mod redact;
 
 /// Entry points for fuzz targets. They are compiled for tests as well, so that `make lint` checks them.

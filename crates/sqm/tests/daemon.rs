@@ -435,6 +435,52 @@ fn a_daemon_without_a_usable_configuration_says_so_once_and_waits_for_another_fi
     }
 }
 
+/// The daemon at the start finds a change that was not confirmed, and can neither restore the file nor use its previous text.
+#[test]
+fn a_daemon_sleeps_while_a_file_that_had_errors_cannot_be_restored() {
+    let wrong = "nonsense\n";
+    let first = Daemon::start_with(Some(wrong), &[], None);
+    first.manager_hears("READY=1");
+    let revision = first.get("/v1/configuration")["revision"].clone();
+    let body = serde_json::json!({"text": CONFIG, "revision": revision, "confirm_seconds": 3600}).to_string();
+    let (code, _, said) = first.ask(&format!(
+        "PUT /v1/configuration HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert_eq!(code, 200, "{said}");
+    first.signal(Signal::KILL);
+    let daemon = Daemon::start_prepared(&[], Some("400000"), |file, _| {
+        for name in ["sqm.conf", "sqm.conf.before-trial"] {
+            fs::copy(first.folder.path().join(name), file.with_file_name(name)).unwrap();
+        }
+        // A directory in place of the lock file cannot be locked.
+        fs::create_dir(file.with_file_name(".sqm.conf.lock")).unwrap();
+    });
+    daemon.manager_hears("READY=1");
+    let errors = daemon.get("/v1/status")["configuration"]["errors"].to_string();
+    for error in ["a change that was not confirmed", "unknown keyword 'nonsense'"] {
+        assert!(errors.contains(error), "{errors}");
+    }
+    // The daemon waits for another file as well, at which it looks for the first time after a second.
+    for _ in 0..6 {
+        daemon.manager_hears("WATCHDOG=1");
+    }
+    let sleeps = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", daemon.process.id())).unwrap();
+        let count = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.unwrap().trim().parse().unwrap()
+    };
+    let before = sleeps();
+    let mut heard = 0;
+    while sleeps() < before + 5 {
+        assert!(heard < 30, "the daemon runs without a pause");
+        daemon.manager_hears("WATCHDOG=1");
+        heard += 1;
+    }
+}
+
 /// Another process, such as a stopped `sqm tune`, holds the lock. The daemon does not wait for it at its end.
 #[test]
 fn the_daemon_ends_even_if_another_program_holds_the_state_lock() {

@@ -54,3 +54,67 @@ fn impossible_shares_are_refused_by_name() {
         }
     }
 }
+
+#[test]
+fn rates_that_a_controller_moves_are_named_and_no_finding() {
+    let sentence = "eth0: another program, a rate controller, moves the rates";
+    let mut facts = facts(&json!({}), 1000);
+    facts["sections"][0]["overhead_bytes"] = json!(18);
+    facts["sections"][0]["rate_controller"] = json!(sentence);
+    let output = judge(&facts);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with(&format!("note: {sentence}\n")) && said.contains("No problems found"),
+        "{said}"
+    );
+}
+
+/// The report of a configuration that names three texts.
+fn report(texts: &[(&str, &[u8])]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let script = |option: &str, name: &str| format!("\toption {option} '{name}'\n");
+    let config = format!(
+        "config queue\n\toption enabled '1'\n\toption interface 'sqm-none0'\n\toption download '9mbit'\n\toption upload '1mbit'\n{}{}{}",
+        script("script", "../away.tc"),
+        script("egress_script", "mine.tc"),
+        script("ingress_script", "gone.tc")
+    );
+    std::fs::create_dir(folder.path().join("etc")).unwrap();
+    std::fs::write(folder.path().join("etc/sqm"), config).unwrap();
+    std::fs::write(folder.path().join("away.tc"), "from another folder").unwrap();
+    for (name, bytes) in texts {
+        std::fs::write(folder.path().join("etc").join(name), bytes).unwrap();
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_sqm"))
+        .args(["bugreport", "--config", "etc/sqm", "--seconds", "0", "--out", "-"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn a_report_has_the_texts_that_the_configuration_names_and_no_secret_of_theirs() {
+    let good = b"# for mail to ada@example.org\ntc qdisc add dev $IFACE root cake bandwidth $UPLINK\n";
+    let damaged = b"tc qdisc add dev $IFACE root kake \xff\n";
+    for (bytes, line) in [
+        (&good[..], "tc qdisc add dev $IFACE root cake bandwidth $UPLINK\n"),
+        (&damaged[..], "tc qdisc add dev $IFACE root kake \u{fffd}\n"),
+    ] {
+        let said = report(&[("mine.tc", bytes), ("other.tc", b"not named")]);
+        assert!(
+            said.contains("== etc/mine.tc\n\n") && said.contains(line),
+            "{said}"
+        );
+        assert!(
+            said.contains("== gone.tc\n\nthere is no file gone.tc in etc or /etc/sqm"),
+            "{said}"
+        );
+        for other in ["from another folder", "not named", "ada@example.org"] {
+            assert!(!said.contains(other), "{other}: {said}");
+        }
+    }
+}

@@ -278,7 +278,7 @@ fn heading(known: &[(Asked, bool)]) -> String {
     }
 }
 
-/// What a command does with arriving packets.
+/// The effect of a command on arriving packets.
 enum Redirect {
     /// Nothing.
     No,

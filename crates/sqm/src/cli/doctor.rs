@@ -15,7 +15,7 @@ use super::{duration, shape};
 use crate::doctor::answer::Answer;
 use crate::doctor::collect::collect;
 use crate::doctor::facts::Facts;
-use crate::doctor::findings::{checks, diagnose, unknown};
+use crate::doctor::findings::{checks, diagnose, notes, unknown};
 use crate::json;
 use sqm_configuration::{Draft, load, parse_and_plan};
 use sqm_process::failure::Failure;
@@ -93,6 +93,7 @@ impl Args {
         let diagnosis = Diagnosis {
             findings,
             fixed,
+            notes: notes(&facts),
             unknown: unknown(&facts),
             checks: checks(&facts),
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::ValueHint;
 use sqm_api::client;
-use sqm_configuration::uci_override;
+use sqm_configuration::{own_script, uci_override};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::verify::Comparison;
@@ -19,12 +19,16 @@ use sqm_plan::plan::Plan;
 use super::duration;
 use crate::doctor::collect::collect;
 use crate::doctor::findings::{checks, diagnose};
+use crate::rate_controllers::RateControllers;
 use crate::redact::redact;
 use sqm_configuration::{load, parse_and_plan, rate_override};
 use sqm_kernel::status::InterfaceStatus;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 use sqm_process::printable::printable;
+
+/// Most texts of `tc` commands in a report, a choice: a machine has few, and each may take 32 kB.
+const MOST_TEXTS: usize = 20;
 
 /// Write everything that a request for help needs into one text file, without secrets.
 ///
@@ -88,6 +92,15 @@ impl Args {
             }
         };
         report.part(&file, &String::from_utf8_lossy(&text));
+        for (name, own) in own_script::all_named(&text, &self.config)
+            .into_iter()
+            .take(MOST_TEXTS)
+        {
+            match own {
+                Ok(own) => report.part(&own.path, &String::from_utf8_lossy(&own.bytes)),
+                Err(error) => report.part(&name, &error),
+            }
+        }
         let plans = match parse_and_plan(text.clone(), &self.config, &links) {
             Ok((parsed, loaded)) => {
                 let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
@@ -106,7 +119,7 @@ impl Args {
         report.part("plan", &commands.join("\n"));
         report.part(
             "differences between plan and kernel",
-            &differences(&mut socket, &plans),
+            &differences(&mut socket, &plans, &RateControllers::of_daemon(&self.state_dir)),
         );
         report.part("queues", &self.queues(&mut socket, &links, &plans));
         let look = Duration::from_secs(self.duration);
@@ -241,14 +254,17 @@ fn kernel() -> String {
     text + "softnet_stat\n" + &read("/proc/net/softnet_stat")
 }
 
-fn differences(socket: &mut Socket, plans: &[Plan]) -> String {
+fn differences(socket: &mut Socket, plans: &[Plan], controllers: &RateControllers) -> String {
     let mut text = String::new();
     for plan in plans {
         let said = match Comparison::read(socket, plan) {
             Ok(found) if found.is_as_planned() => "the kernel holds what is configured".to_owned(),
             Ok(found) => {
-                let all: Vec<String> = found.differences.iter().map(ToString::to_string).collect();
-                all.join("\n")
+                let (differences, sentence) = controllers.set_apart(plan, &found);
+                let all = sentence
+                    .into_iter()
+                    .chain(differences.iter().map(ToString::to_string));
+                all.collect::<Vec<String>>().join("\n")
             }
             Err(error) => error.to_string(),
         };

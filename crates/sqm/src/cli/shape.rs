@@ -23,6 +23,7 @@ use super::config::Which;
 use super::confirm::Trial;
 use super::duration;
 use crate::json;
+use crate::rate_controllers::RateControllers;
 use sqm_configuration::applied;
 use sqm_configuration::rate_override;
 use sqm_kernel::status::InterfaceStatus;
@@ -125,7 +126,7 @@ pub(crate) struct Status {
   sqm verify && echo as configured
   sqm verify eth0 --json
 
-Exit codes: 0 no difference, 1 differences, 2 wrong arguments or configuration")]
+Exit codes: 0 no difference but rates that a rate controller moves, 1 differences, 2 wrong arguments or configuration")]
 pub(crate) struct Verify {
     #[command(flatten)]
     which: Which,
@@ -403,21 +404,22 @@ impl Verify {
         let links = observe::links(&mut socket)?;
         // Read once for its warnings, which the attempts below do not print.
         let is_nothing = self.which.plans(&links)?.is_empty();
+        let controllers = RateControllers::of_daemon(&self.state.state_dir);
         let mut looks = 0;
-        let (differences, held) = loop {
+        let (differences, controlled, held) = loop {
             looks += 1;
             let (plans, held) = self
                 .which
                 .plans_in_force(&mut socket, &links, &self.state.state_dir)?;
             let (plans, absent) = present(plans, &links)?;
-            let mut differences = self.differences(&mut socket, &plans)?;
+            let (mut differences, controlled) = self.differences(&mut socket, &plans, &controllers)?;
             differences.extend(absent.iter().map(|plan| Difference {
                 at: plan.interface.clone(),
                 planned: "a network device".to_owned(),
                 found: "no such device".to_owned(),
             }));
             if differences.is_empty() || held.is_empty() || looks == LOOKS {
-                break (differences, held);
+                break (differences, controlled, held);
             }
         };
         if self.json {
@@ -425,6 +427,7 @@ impl Verify {
         } else {
             rate_override::describe(&held)
                 .iter()
+                .chain(&controlled)
                 .for_each(|line| outln!("{line}"));
             differences.iter().for_each(|difference| outln!("{difference}"));
         }
@@ -434,17 +437,24 @@ impl Verify {
         if !self.json {
             outln!(
                 "{}",
-                match is_nothing {
-                    true => "no interface is configured and enabled: there is nothing to compare",
-                    false => "the kernel holds what is configured",
+                match (is_nothing, controlled.is_empty()) {
+                    (true, _) => "no interface is configured and enabled: there is nothing to compare",
+                    (false, true) => "the kernel holds what is configured",
+                    (false, false) => "apart from these rates the kernel holds what is configured",
                 }
             );
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn differences(&self, socket: &mut Socket, plans: &[Plan]) -> Result<Vec<Difference>, Failure> {
-        let mut differences = Vec::new();
+    /// The differences, and a sentence about each interface whose rates a controller moves.
+    fn differences(
+        &self,
+        socket: &mut Socket,
+        plans: &[Plan],
+        controllers: &RateControllers,
+    ) -> Result<(Vec<Difference>, Vec<String>), Failure> {
+        let (mut differences, mut controlled) = (Vec::new(), Vec::new());
         for plan in plans {
             let found = Comparison::read(socket, plan)?;
             let foreign = foreign::root_owner(&found.observed.device, &self.state.state_dir)
@@ -460,9 +470,11 @@ impl Verify {
             if let Some(note) = note.filter(|_| !self.json && plan.ingress.is_some()) {
                 errln!("note: {note}");
             }
-            differences.extend(found.differences);
+            let (others, sentence) = controllers.set_apart(plan, &found);
+            differences.extend(others);
+            controlled.extend(sentence);
         }
-        Ok(differences)
+        Ok((differences, controlled))
     }
 }
 

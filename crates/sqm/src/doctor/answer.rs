@@ -16,11 +16,15 @@ impl Display for Answer {
         let Diagnosis {
             findings,
             fixed,
+            notes,
             unknown,
             checks,
         } = &self.diagnosis;
         for finding in fixed {
             writeln!(f, "fixed: {}", finding.what)?;
+        }
+        for note in notes {
+            writeln!(f, "note: {note}")?;
         }
         for unknown in unknown {
             writeln!(f, "not known: {unknown}")?;

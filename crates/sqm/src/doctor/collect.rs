@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqm_api::client;
-use sqm_api::status::State;
+use sqm_api::status::{State, Status};
 use sqm_configuration::Draft;
 use sqm_core::spec::cake::{Cells, Framing};
 use sqm_core::spec::{LinkLayer, Qdisc};
@@ -17,13 +17,14 @@ use sqm_kernel::netlink::{ethtool, flowtable};
 use sqm_kernel::observe::{self, Observed, RootId};
 use sqm_kernel::routes::Routes;
 use sqm_kernel::uplink;
-use sqm_kernel::verify::compare;
+use sqm_kernel::verify::{Comparison, compare};
 use sqm_kernel::{Difference, Error, capability, diff, foreign, stack};
 use sqm_plan::plan::{Plan, Tree};
 use sqm_plan::uci;
 
 use super::facts::{Device, Facts, FlowOffload, Section};
 use super::processors;
+use crate::rate_controllers::RateControllers;
 use sqm_kernel::status::{InterfaceStatus, rates};
 
 /// Kinds of devices that pass packets on to the device below them.
@@ -41,12 +42,14 @@ pub(crate) fn collect(
     let before = Moment::now(socket, links, plans, records);
     std::thread::sleep(look);
     let after = Moment::now(socket, links, plans, records);
+    let status = client::wait(client::in_folder(records).status_without_queues()).ok();
+    let controllers = status.as_ref().map(RateControllers::of).unwrap_or_default();
     let draft = Draft::of(config).ok();
     let written_sections = draft.as_ref().map(Draft::sections);
     let mut sections = Vec::new();
     let mut missing = Vec::new();
     for plan in plans {
-        let mut section = section(socket, links, plan, records)?;
+        let mut section = section(socket, links, plan, records, &controllers)?;
         if let Some(all) = &written_sections {
             (section.index, section.options) = written(all, &plan.interface);
         }
@@ -56,7 +59,9 @@ pub(crate) fn collect(
     }
     missing.sort();
     missing.dedup();
-    mark_stopped(&mut sections, records);
+    if let Some(status) = &status {
+        mark_stopped(&mut sections, status);
+    }
     Ok(Facts {
         sections,
         devices: devices(socket, links),
@@ -116,7 +121,13 @@ fn written(sections: &[uci::Section<'_>], interface: &str) -> (usize, BTreeMap<S
     })
 }
 
-fn section(socket: &mut Socket, links: &[Link], plan: &Plan, records: &Path) -> Result<Section, Error> {
+fn section(
+    socket: &mut Socket,
+    links: &[Link],
+    plan: &Plan,
+    records: &Path,
+    controllers: &RateControllers,
+) -> Result<Section, Error> {
     let mut section = Section {
         interface: plan.interface.clone(),
         ..Section::default()
@@ -159,11 +170,19 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan, records: &Path) -> 
         section.ifb_shared_with =
             observe::others_redirecting_to(socket, links, &plan.ifb(), &plan.interface)?;
     }
-    section.differences = compare(plan, &observed)
+    let found = Comparison {
+        differences: compare(plan, &observed),
+        observed,
+    };
+    let (differences, sentence) = controllers.set_apart(plan, &found);
+    section.differences = differences.iter().map(Difference::to_string).collect();
+    section.rate_controller = sentence;
+    let root = found
+        .observed
+        .device
+        .qdiscs
         .iter()
-        .map(Difference::to_string)
-        .collect();
-    let root = observed.device.qdiscs.iter().find(|qdisc| qdisc.parent.is_none());
+        .find(|qdisc| qdisc.parent.is_none());
     section.root = root.map_or_else(
         || "nothing".to_owned(),
         |root| format!("{} {}", root.kind, root.handle),
@@ -173,7 +192,7 @@ fn section(socket: &mut Socket, links: &[Link], plan: &Plan, records: &Path) -> 
             kind: planned.qdisc.kind().to_owned(),
             handle: planned.handle,
         };
-        foreign::other_owner(&observed.device, Some(&planned), records)
+        foreign::other_owner(&found.observed.device, Some(&planned), records)
     });
     Ok(section)
 }
@@ -373,14 +392,8 @@ fn one_or_several(mut devices: Vec<String>) -> (Option<String>, Vec<String>) {
     }
 }
 
-/// Marks the sections that were stopped by hand. Only a daemon knows that; without one, nothing is marked.
-fn mark_stopped(sections: &mut [Section], records: &Path) {
-    if sections.iter().all(|section| section.differences.is_empty()) {
-        return;
-    }
-    let Ok(status) = client::wait(client::in_folder(records).status_without_queues()) else {
-        return;
-    };
+/// Marks the sections that were stopped by hand, which only a daemon knows.
+fn mark_stopped(sections: &mut [Section], status: &Status) {
     let interfaces = status.interfaces.iter();
     let stopped: Vec<&str> = interfaces
         .filter(|interface| interface.state == State::Stopped)

@@ -48,6 +48,8 @@ pub(crate) struct Section {
     pub(crate) stack: Vec<String>,
     /// Differences between the plan and the kernel.
     pub(crate) differences: Vec<String>,
+    /// A sentence about the rates that a controller moves, if the daemon knows one; they are not among the differences.
+    pub(crate) rate_controller: Option<String>,
     /// Root qdisc in the kernel, and the program that probably made it if it is not ours.
     pub(crate) root: String,
     pub(crate) owner: Option<String>,

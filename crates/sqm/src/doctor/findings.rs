@@ -86,6 +86,15 @@ fn set(section: &Section, option: OptionValue) -> Option<Fix> {
     Some(Fix::SetOptions { section, options })
 }
 
+/// Differences from the configuration that are meant to be there.
+pub(crate) fn notes(facts: &Facts) -> Vec<String> {
+    facts
+        .sections
+        .iter()
+        .filter_map(|section| section.rate_controller.clone())
+        .collect()
+}
+
 /// Facts that the kernel does not tell, in sentences: no faults, but reasons why a finding may be missing.
 pub(crate) fn unknown(facts: &Facts) -> Vec<String> {
     let of_devices = facts

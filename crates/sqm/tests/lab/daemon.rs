@@ -470,6 +470,14 @@ fn the_daemon_backs_off_from_a_persistent_program_and_leaves_the_rates_to_a_cont
          tc qdisc change dev d0 root cake bandwidth 1mbit; within_a_second person; counts person 1
          python3 controller.py & controller=$!
          says controller 'another program controls the rates'
+         # verify and doctor name the controller and its rates, and find no fault. Without the daemon they know of none.
+         moves='d0: another program, a rate controller, moves the rates, .* d0 at [0-9.]*.bit'
+         sqm verify --config /tmp/sqm >said 2>&1 || { echo 'verify beside a controller:'; cat said; }
+         grep -q \"$moves\" said && grep -q 'apart from these rates the kernel holds what is configured' said || cat said
+         sqm verify --config /tmp/sqm --json | tr -d '[:space:]' | grep -q '^\\[\\]$' || echo 'verify: the JSON has a difference'
+         sqm doctor --seconds 0 --config /tmp/sqm >said 2>&1; grep -q \"note: $moves\" said && ! grep 'not-shaped\\|other-queue' said || cat said
+         sqm bugreport --seconds 0 --config /tmp/sqm --out - | grep -q \"$moves\" || echo 'the report does not name the controller'
+         sqm verify --config /tmp/sqm --state-dir /tmp/none >said 2>&1 && echo 'verify without a daemon: no difference'
          for n in 2 3 4 5 6; do
              sleep 45; tc qdisc change dev d0 root cake overhead 40; sleep 1
              tc qdisc show dev d0 root | grep -q 'overhead 18 mpu 64' || { echo \"overhead $n:\"; tc qdisc show dev d0 root; }

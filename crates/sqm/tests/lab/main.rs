@@ -10,6 +10,7 @@ pub(crate) mod faults;
 pub(crate) mod files;
 pub(crate) mod measure;
 mod output;
+mod own_scripts;
 mod pppoe;
 pub(crate) mod rows;
 pub(crate) mod scripts;
