@@ -19,7 +19,7 @@ pub struct Diagnosis {
     /// Findings before `--fix` that are gone after it.
     pub fixed: Vec<Finding>,
     /// Differences from the configuration that are meant to be there.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub notes: Vec<String>,
     /// Facts that the kernel does not tell: reasons why a finding may be missing.
     #[serde(default)]

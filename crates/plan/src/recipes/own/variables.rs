@@ -97,6 +97,10 @@ pub(super) const VARIABLES: [(&str, &str); 26] = [
     ),
 ];
 
+/// Most bytes that one word of a text stands for, a choice: a word may have thousands of variables, and an option be as long as a
+/// configuration.
+const LONGEST: usize = 8192;
+
 /// The names of an expression.
 const NUMBERS: [&str; 5] = ["UPLINK", "DOWNLINK", "MTU", "OVERHEAD", "MPU"];
 
@@ -214,6 +218,9 @@ impl<'a> Scope<'a> {
                         rest = "";
                     }
                 }
+            }
+            if expanded.len() > LONGEST {
+                return Err((format!("it stands for more than {LONGEST} bytes"), None));
             }
         }
         expanded.push_str(rest);

@@ -656,6 +656,17 @@ fn bytes_that_are_no_text_are_refused_with_their_line() {
 }
 
 #[test]
+fn a_word_that_stands_for_a_long_text_is_refused_in_little_memory() {
+    let text = GOOD.replace("$CAKE_OPTIONS", &"$OPTIONS".repeat(2000));
+    let options = format!("iqdisc_opts {}", "nat ".repeat(50_000));
+    let errors = planned(&text, &[&options]).unwrap_err();
+    assert!(
+        errors.contains("mine.tc:10: ") && errors.contains("more than 8192 bytes"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_text_that_an_editor_of_windows_has_saved_is_read() {
     let text = format!("\u{feff}{}", GOOD.replace('\n', "\r\n"));
     assert_eq!(planned(&text, &[]).unwrap(), planned(GOOD, &[]).unwrap());
