@@ -11,18 +11,34 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 use sqm_plan::{Loaded, RateOverrides};
 
-use crate::{Invalid, Parsed, rate_override};
+use crate::{Invalid, Parsed, rate_override, staged};
 use sqm_process::failure::Failure;
 
-/// Reads the text of the configuration.
-pub fn read(config: &Path) -> Result<Vec<u8>, Failure> {
+/// Reads the text of the configuration with changes that OpenWrt's `uci` has staged, and a line for each of them.
+pub fn read(config: &Path) -> Result<(Vec<u8>, Vec<String>), Failure> {
     if matches!(super::read_if_there(config), Ok(None)) {
         return Err(Failure::Usage(anyhow!(
             "there is no configuration {}: run 'sqm setup' to make one, or name another file with --config",
             config.display()
         )));
     }
-    text(config).map_err(Failure::Usage)
+    let text = text(config).map_err(Failure::Usage)?;
+    Ok(staged::counted(config, text))
+}
+
+/// Reads the text of the configuration like [`read`], and prints the lines as warnings on standard error.
+pub fn read_with_warnings(config: &Path) -> Result<Vec<u8>, Failure> {
+    let (text, staged) = read(config)?;
+    staged.iter().for_each(|line| errln!("warning: {line}"));
+    Ok(text)
+}
+
+/// Refuses a command that changes the configuration while changes are staged.
+pub fn refuse_staged(config: &Path) -> Result<(), Failure> {
+    match staged::obstacle(config) {
+        Some(obstacle) => Err(Failure::Usage(anyhow!("{}: {obstacle}", config.display()))),
+        None => Ok(()),
+    }
 }
 
 /// Reads the text of a file in the configuration's format. The error has no exit code.

@@ -25,17 +25,30 @@ pub fn counted(config: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {
     )
 }
 
+/// Why a program must not change the configuration now: `uci` has staged changes, which would override what it writes. `None` if
+/// there are none.
+pub fn obstacle(config: &Path) -> Option<String> {
+    (uci_override::is_of_uci(config) && found_in(Path::new(FOLDER)).is_some()).then(|| {
+        "changes are staged and not committed ('uci changes sqm' shows them), which would override what is written: run 'uci \
+         commit sqm' to keep them, or 'uci revert sqm' to drop them; nothing was changed"
+            .to_owned()
+    })
+}
+
 fn counted_in(folder: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {
-    let staged = match uci_override::is_ours(folder) {
-        true => sqm_files::read_if_there(&folder.join("sqm"), MAX_BYTES)
-            .ok()
-            .flatten(),
-        false => None,
-    };
-    match staged {
-        Some(staged) if !staged.is_empty() => with_changes(text, &String::from_utf8_lossy(&staged)),
-        _ => (text, Vec::new()),
+    match found_in(folder) {
+        Some(staged) => with_changes(text, &String::from_utf8_lossy(&staged)),
+        None => (text, Vec::new()),
     }
+}
+
+/// The file of staged changes, unless it is empty or another user could have written it.
+fn found_in(folder: &Path) -> Option<Vec<u8>> {
+    if !uci_override::is_ours(folder) {
+        return None;
+    }
+    let staged = sqm_files::read_if_there(&folder.join("sqm"), MAX_BYTES).ok()??;
+    (!staged.is_empty()).then_some(staged)
 }
 
 /// The text with these changes, and a line for each of them.

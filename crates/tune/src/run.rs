@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use sqm_configuration::load;
 use sqm_configuration::rate_override::RateOverride;
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
@@ -65,6 +66,9 @@ pub fn run(
     find: impl FnOnce() -> Result<Server, Failure> + Send + 'static,
     keep: impl FnOnce(&Report, &Results) -> Result<(), Failure>,
 ) -> Result<Report, Failure> {
+    if options.writes {
+        load::refuse_staged(&options.config)?;
+    }
     let shaper = Shaper::open(&options.config, options.interface.as_deref(), &options.state_dir)?;
     let shared = SharedShaper::new(shaper);
     let stop = Arc::new(AtomicBool::new(false));

@@ -24,7 +24,7 @@ use sqm_plan::{Loaded, OptionValue, RateOverrides};
 use super::framing::{Framing, rate};
 use sqm_configuration::rate_override::RateOverride;
 use sqm_configuration::watchdog::{Held, Watchdog};
-use sqm_configuration::{Draft, EditError, Parsed, load};
+use sqm_configuration::{Draft, EditError, Parsed, load, staged};
 use sqm_process::failure::Failure;
 
 /// The shaper's rate while a direction counts as unshaped: 10 Gbit/s, faster than any access line and within the shaper's arithmetic.
@@ -99,7 +99,7 @@ impl SharedShaper {
 impl Shaper {
     /// Opens the shaper of `interface`, or of the only one that is configured. Takes the lock of the state.
     pub(crate) fn open(file: &Path, interface: Option<&str>, state_dir: &Path) -> Result<Self, Failure> {
-        let text = load::read(file)?;
+        let text = load::read_with_warnings(file)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let (parsed, loaded) = load::parse_and_plan(text.clone(), file, &links)?;
@@ -246,6 +246,9 @@ impl Shaper {
     ///
     /// Nothing is written if another program has changed the configuration since it was read.
     pub(crate) fn write(&mut self, rates: RateOverride) -> anyhow::Result<()> {
+        if let Some(obstacle) = staged::obstacle(&self.file) {
+            return Err(anyhow!("{}: {obstacle}", self.file.display()));
+        }
         if sqm_configuration::read(&self.file)? != self.text {
             return Err(sqm_files::Error::Changed {
                 path: self.file.clone(),

@@ -19,7 +19,7 @@ use crate::reconciler::{ConfiguredInterface, Event, Section};
 use crate::shape::{Candidate, Configuration, LoadError};
 use crate::shared::Refused;
 use crate::unconfirmed_change::{self, PendingFileRollback, UnconfirmedChange, time_left};
-use sqm_configuration::{SavedText, commit_confirm, revision};
+use sqm_configuration::{SavedText, commit_confirm, revision, staged};
 use sqm_process::logging::Level;
 
 impl Daemon {
@@ -139,6 +139,9 @@ impl Daemon {
             return Err(Refused::Failed(vec![pending.message()]));
         }
         let file = self.shaper.file().to_owned();
+        if let Some(obstacle) = staged::obstacle(&file) {
+            return Err(Refused::Failed(vec![obstacle]));
+        }
         let found = sqm_configuration::read_if_there(&file);
         let found = found.map_err(|error| Refused::Failed(vec![error.to_string()]))?;
         let before = found.clone().unwrap_or_default();

@@ -14,8 +14,7 @@ use sqm_plan::plan::Plan;
 
 #[cfg(feature = "full")]
 use super::completion;
-use sqm_configuration::load::{parse, parse_in_force, read};
-use sqm_configuration::staged;
+use sqm_configuration::load::{parse, parse_in_force, read, read_with_warnings};
 use sqm_process::failure::Failure;
 
 /// Which sections of which file.
@@ -38,9 +37,7 @@ impl Which {
 
     /// The file's text, with changes that OpenWrt's `uci` has staged, which are reported.
     pub(super) fn text(&self) -> Result<Vec<u8>, Failure> {
-        let (text, report) = staged::counted(&self.config, read(&self.config)?);
-        report.iter().for_each(|line| errln!("warning: {line}"));
-        Ok(text)
+        read_with_warnings(&self.config)
     }
 
     /// Like [`Self::plans`], for a text that the caller has read.
@@ -89,7 +86,7 @@ impl Which {
         links: &[Link],
         records: &Path,
     ) -> Result<(Vec<Plan>, RateOverrides), Failure> {
-        let (text, _) = staged::counted(&self.config, read(&self.config)?);
+        let (text, _) = read(&self.config)?;
         let (loaded, held) = parse_in_force(&text, &self.config, socket, links, records)?;
         Ok((self.narrow(loaded.plans)?, held))
     }

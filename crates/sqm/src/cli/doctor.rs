@@ -62,6 +62,9 @@ impl Args {
     }
 
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.fix {
+            load::refuse_staged(&self.config)?;
+        }
         let facts = match &self.judge {
             Some(file) => {
                 let text = std::fs::read(file)
@@ -117,7 +120,7 @@ impl Args {
     }
 
     fn look(&self) -> Result<Facts, Failure> {
-        let text = load::read(&self.config)?;
+        let text = load::read_with_warnings(&self.config)?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let (loaded, _) = load::parse_in_force(&text, &self.config, &mut socket, &links, &self.state_dir)?;

@@ -210,6 +210,7 @@ impl Args {
 
     /// Writes the sections into the file. Other sections stay as they are.
     fn add(&self, sections: &[Section], links: &[Link]) -> Result<(), Failure> {
+        load::refuse_staged(&self.config)?;
         let file = self.config.display();
         let before =
             sqm_configuration::read_if_there(&self.config).context("cannot read the configuration")?;

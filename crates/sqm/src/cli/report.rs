@@ -79,19 +79,22 @@ impl Args {
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;
         let file = self.config.display().to_string();
-        let text = load::text(&self.config);
+        let text = load::read(&self.config);
         let mut report = Report::default();
         report.part("machine", &machine());
         report.part("devices", &devices(&links));
         report.part("processors and modules", &kernel());
         let text = match text {
-            Ok(text) => text,
+            Ok((text, staged)) => {
+                report.part(&file, &String::from_utf8_lossy(&text));
+                report.part("changes of the file that are not committed", &staged.join("\n"));
+                text
+            }
             Err(error) => {
-                report.part(&file, &format!("{error:#}"));
+                report.part(&file, &error.to_string());
                 return Ok(report.0);
             }
         };
-        report.part(&file, &String::from_utf8_lossy(&text));
         for (name, own) in own_script::all_named(&text, &self.config)
             .into_iter()
             .take(MOST_TEXTS)

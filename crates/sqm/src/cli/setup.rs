@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::ValueHint;
 use sqm_configuration::uci_override;
-use sqm_configuration::{Draft, Invalid, parse_and_plan};
+use sqm_configuration::{Draft, Invalid, load, parse_and_plan};
 use sqm_core::direction::Direction;
 use sqm_core::units::Rate;
 use sqm_kernel::netlink::link::Link;
@@ -137,6 +137,7 @@ impl Args {
             capability::require_privileges("sqm setup")?;
         }
         self.check_flags()?;
+        load::refuse_staged(&self.config)?;
         let page = self.page.decide(&self.config, self.is_dialogue())?;
         let mut socket = Socket::open().context("cannot open a netlink socket")?;
         let links = observe::links(&mut socket)?;

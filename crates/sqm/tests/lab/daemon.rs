@@ -883,7 +883,6 @@ PYTHON
          $pair 6 10.9.0.2 --save pair.flent.gz >said 2>&1 || { echo 'sqm test:'; cat said; }
          grep -q 'without SQM *with SQM' said && grep -q '^grade' said && grep -q 'd0 is shaped again' said || cat said
          [ -s pair-without.flent.gz ] && [ -s pair-with.flent.gz ] || echo 'a result is missing'
-         verified || echo "sqm test: not as planned: $(cat said)"
          $pair 6 10.9.0.9 >said 2>&1; [ $? = 1 ] || echo "no server: exit code: $(cat said)"; verified || echo 'no server: not as planned'
          $pair 119 10.9.0.2 >said 2>&1; [ $? = 2 ] || echo 'too long: exit code'; grep -q 'at most 110 s' said || cat said
          $pair 60 10.9.0.2 >said 2>&1 & client=$!
@@ -961,6 +960,24 @@ if status[\"health\"] != \"degraded\" or \"nonsense\" not in warnings or \"stage
          for command in plan start reload; do sqm $command >said 2>&1; [ $? = 2 ] && grep -q nonsense said || { echo $command; cat said; }; done
          cp right /etc/config/sqm; kill -HUP $daemon; sleep 1; sqm status --daemon >said || cat said
          tc qdisc show dev d0 | grep -q 'bandwidth 3Mbit' || echo 'the staged rate is not in force any more'
+         # Every command counts it. Those that would write the file are refused, as is a client of the API.
+         sqm doctor --facts 2>said | python3 -c '
+import json, sys
+upload = json.load(sys.stdin)[\"sections\"][0][\"upload_kbit\"]
+if upload != 3000: print(\"doctor has the rate\", upload)'
+         grep -q 'staged, not committed: sqm.wan.upload=3000' said || { echo 'doctor does not name it'; cat said; }
+         sqm bugreport --out - --duration 1s >said; grep -q 'bandwidth 3mbit' said && grep -q '^staged, not committed: sqm.wan.upload=3000' said || echo 'bugreport has another plan'
+         printf 'IFACE=d1\\nUPLINK=1000\\nSCRIPT=simple.qos\\n' >old.iface.conf
+         for command in 'setup --interface d0 --link ethernet --advertised 9mbit 9mbit' 'doctor --fix' 'tune 127.0.0.1 --write' 'import --write old.iface.conf'; do
+             sqm $command >said 2>&1; [ $? = 2 ] && grep -q \"run 'uci commit sqm'\" said || { echo \"$command with a staged change:\"; cat said; }
+             cmp right /etc/config/sqm || echo \"$command has written the file\"
+         done
+         ask() { curl -s --unix-socket /var/run/sqm/api.sock http://x/v1/configuration \"$@\"; }
+         ask | python3 -c '
+import json, sys
+now = json.load(sys.stdin); print(json.dumps({\"text\": now[\"text\"].replace(\"4400\", \"2000\"), \"revision\": now[\"revision\"], \"confirm_seconds\": 0}))' >wanted
+         ask -X PUT --data-binary @wanted >said; grep -q \"run 'uci commit sqm'\" said || cat said; cmp right /etc/config/sqm
+         echo \"sqm.wan.enabled='0'\" >.uci/sqm; sqm tune 127.0.0.1 >said 2>&1; [ $? = 2 ] && grep -q 'no enabled section' said || { echo 'tune:'; cat said; }
 
          # A file in /var/run/uci takes the place of the one in /etc/config, as for OpenWrt's own programs, unless other users can write there.
          rm .uci/sqm; mkdir -m 755 /var/run/uci; sed s/4400/2000/ right >/var/run/uci/sqm; kill -HUP $daemon; sleep 1

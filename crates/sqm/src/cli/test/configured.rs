@@ -27,7 +27,7 @@ pub(super) fn lines(named: Option<&PathBuf>) -> Result<Vec<ConfiguredLine>, Fail
     if named.is_none() && !file.exists() {
         return Ok(Vec::new());
     }
-    Ok(load::parse(&load::read(&file)?, &file, &load::links())?.lines)
+    Ok(load::parse(&load::read_with_warnings(&file)?, &file, &load::links())?.lines)
 }
 
 /// The line that a test from this address used: the only one there is, or the one on the address's device.
