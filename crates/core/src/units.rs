@@ -287,14 +287,16 @@ fn parse(quantity: &'static str, text: &str, units: &[(&str, u64)]) -> Result<u6
         return Err(error(UnitErrorKind::NotANumber, None));
     }
     let Some((_, scale)) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
-        let suggestion = nearest(
-            unit,
-            units
-                .iter()
-                .map(|(name, _)| *name)
-                .filter(|name| !name.is_empty()),
-        )
-        .map(|unit| alloc::format!("{number}{unit}"));
+        // Anything but letters belongs to the number: `12,5mbit`, `0x4000`.
+        let word = unit.trim();
+        let names = units
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| !name.is_empty());
+        let suggestion = match word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            true => nearest(word, names).map(|unit| alloc::format!("{number}{unit}")),
+            false => None,
+        };
         return Err(error(UnitErrorKind::UnknownUnit(shortened(unit)), suggestion));
     };
 
@@ -373,6 +375,8 @@ mod tests {
                 "10 mbit",
                 "'10 mbit' is not a rate: unknown unit ' mbit'; did you mean '10mbit'?",
             ),
+            ("12,5mbit", "'12,5mbit' is not a rate: unknown unit ',5mbit'"),
+            ("100MB/s", "'100MB/s' is not a rate: unknown unit 'MB/s'"),
             ("99999999tbit", "'99999999tbit' is too large for a rate"),
             ("10parsecs", "'10parsecs' is not a rate: unknown unit 'parsecs'"),
         ] {

@@ -20,6 +20,7 @@ use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, RootCertSt
 use crate::Error;
 use crate::deadline::{Deadline, WaitError};
 use crate::foreign::{self, MAX_REASON};
+use crate::host::refuse_odd_host;
 use crate::load;
 use crate::scenario::Family;
 
@@ -155,6 +156,7 @@ pub(crate) async fn look_up(host: &str, port: u16, family: Option<Family>) -> io
         Some(Family::V4) => matches!(address.ip(), IpAddr::V4(_)),
         Some(Family::V6) => matches!(address.ip(), IpAddr::V6(_)),
     };
+    refuse_odd_host(host)?;
     let mut found = tokio::net::lookup_host((host, port)).await?;
     found.find(is_wanted).ok_or_else(|| {
         io::Error::new(

@@ -38,6 +38,7 @@ mod file;
 pub mod flent;
 pub mod foreign;
 pub mod grade;
+mod host;
 #[cfg(feature = "full")]
 mod http;
 pub mod icmp;

@@ -20,6 +20,7 @@ pub mod own;
 pub mod plan;
 mod read;
 pub mod recipes;
+mod respelled;
 pub mod services;
 pub mod settings;
 pub mod side;

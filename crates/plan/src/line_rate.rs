@@ -7,6 +7,8 @@ use std::fmt;
 
 use sqm_core::units::Rate;
 
+use crate::respelled::respelled;
+
 /// The fastest line that is sold to homes in 2026. A reading of a text that would be faster is not meant.
 pub const FASTEST_LINE: Rate = Rate::from_bits_per_sec(25_000_000_000);
 
@@ -17,12 +19,12 @@ const PREFIXES: [(&str, &str, u64); 4] = [
     ("g", "giga", 1_000_000_000),
     ("t", "tera", 1_000_000_000_000),
 ];
-/// Binary prefixes, which only bits have (`tc`).
-const BINARY: [(&str, u64); 4] = [
-    ("kibit", 1 << 10),
-    ("mibit", 1 << 20),
-    ("gibit", 1 << 30),
-    ("tibit", 1 << 40),
+/// Units of 1024: of bits, as in `tc`, and the ending of those of bytes.
+const BINARY: [(&str, &str, u64); 4] = [
+    ("kibit", "kib", 1 << 10),
+    ("mibit", "mib", 1 << 20),
+    ("gibit", "gib", 1 << 30),
+    ("tibit", "tib", 1 << 40),
 ];
 /// Decimals that are read: single bits of a terabit.
 const DECIMALS: usize = 12;
@@ -34,6 +36,8 @@ pub enum LineRateError {
     Empty,
     /// The text does not begin with a number, or its unit is unknown.
     NotARate(String),
+    /// The text is the second one in a form that is not read.
+    Respelled(String, String),
     /// A number without a unit.
     NoUnit(String),
     /// The text could mean either of these rates.
@@ -56,6 +60,7 @@ impl fmt::Display for LineRateError {
                 f,
                 "'{text}' is not a rate: type a number and a unit, such as 80mbit"
             ),
+            Self::Respelled(text, meant) => write!(f, "'{text}' is not a rate; did you mean '{meant}'?"),
             Self::NoUnit(number) => write!(f, "'{number}' needs a unit: {number}mbit, or {number}kbit"),
             Self::Ambiguous(text, one, other) => write!(
                 f,
@@ -76,6 +81,24 @@ impl fmt::Display for LineRateError {
 /// point (`85.000 kbit`).
 pub fn parse(text: &str) -> Result<Rate, LineRateError> {
     let text = text.trim();
+    match parse_plain(text) {
+        Err(LineRateError::NotARate(shown)) => Err(match respelled(text) {
+            Some(meant) if is_meant(&meant) => LineRateError::Respelled(shown, meant),
+            _ => LineRateError::NotARate(shown),
+        }),
+        found => found,
+    }
+}
+
+/// True if this is the rate of a line, whose unit may be missing.
+fn is_meant(text: &str) -> bool {
+    match parse_plain(text) {
+        Ok(rate) => rate <= FASTEST_LINE,
+        Err(error) => matches!(error, LineRateError::NoUnit(_)),
+    }
+}
+
+fn parse_plain(text: &str) -> Result<Rate, LineRateError> {
     let shown = || text.chars().take(40).collect::<String>();
     if text.is_empty() {
         return Err(LineRateError::Empty);
@@ -193,14 +216,21 @@ impl Unit {
         let amount = without_time(text);
         let is_bytes_letter = amount.ends_with('B');
         let lower = amount.to_ascii_lowercase();
-        if let Some((_, factor)) = BINARY.iter().find(|(name, _)| *name == lower) {
-            return Some(Self::Bits(*factor));
+        for (bits, bytes, factor) in BINARY {
+            if lower == bits {
+                return Some(Self::Bits(factor));
+            }
+            if lower == bytes {
+                return Some(Self::Bytes(factor));
+            }
         }
         for (letter, word, factor) in PREFIXES {
             let Some(rest) = lower.strip_prefix(word).or_else(|| lower.strip_prefix(letter)) else {
                 continue;
             };
             return match rest.trim_start_matches('-').trim_start() {
+                // "20k" is a rate, "20k/s" is what programs show that count bytes.
+                "" if amount.len() < text.len() => Some(Self::Bytes(factor)),
                 "" | "bit" | "bits" => Some(Self::Bits(factor)),
                 "b" if is_bytes_letter => Some(Self::Bytes(factor)),
                 "b" => Some(Self::Bits(factor)),
@@ -334,6 +364,10 @@ mod tests {
             ("2.500 Mbit/s", "2500kbit", "2500mbit"),
             ("25.000 Mbit/s", "25mbit", "25gbit"),
             ("1,000Mbps", "1mbit", "1gbit"),
+            ("100MB", "100mbit", "800mbit"),
+            ("20k/s", "20kbit", "160kbit"),
+            ("100 MByte/s", "100mbit", "800mbit"),
+            ("1MiB/s", "1048576bit", "8388608bit"),
         ] {
             let message = parse(text).unwrap_err().to_string();
             assert_eq!(
@@ -371,7 +405,17 @@ mod tests {
             ),
             (
                 "85'000 kbit",
-                "'85'000 kbit' is not a rate: type a number and a unit, such as 80mbit",
+                "'85'000 kbit' is not a rate; did you mean '85000 kbit'?",
+            ),
+            ("0x4000", "'0x4000' is not a rate; did you mean '16384'?"),
+            ("2e4 kbit", "'2e4 kbit' is not a rate; did you mean '20000 kbit'?"),
+            ("1_000", "'1_000' is not a rate; did you mean '1000'?"),
+            ("20 000", "'20 000' is not a rate; did you mean '20000'?"),
+            ("+80mbit", "'+80mbit' is not a rate; did you mean '80mbit'?"),
+            // Two speeds: no line has 500200 Mbit/s.
+            (
+                "500 200 Mbit/s",
+                "'500 200 Mbit/s' is not a rate: type a number and a unit, such as 80mbit",
             ),
             ("0mbit", "'0mbit' is not between 1bit and 1000tbit"),
             ("5000tbit", "'5000tbit' is not between 1bit and 1000tbit"),

@@ -4,11 +4,12 @@
 
 use sqm_core::nearest::nearest;
 use sqm_core::spec::cake::Cake;
-use sqm_core::units::{Bytes, Nanos, Rate, shortened};
+use sqm_core::units::{Bytes, Nanos, Rate, UnitError, shortened};
 
 use crate::diagnostic::Finding;
-use crate::line_rate;
+use crate::line_rate::{self, LineRateError};
 use crate::own::{ENDING, FOLDERS};
+use crate::respelled::respelled;
 use crate::settings::{LOG_FOLDER, Leaf, Script, Target};
 
 /// A word that an option takes, with the value that it stands for.
@@ -44,8 +45,24 @@ pub(crate) fn number<N: TryFrom<i64>>(text: &str, (least, most): (i64, i64)) -> 
                 "'{}' is not a whole number from {least} to {most}",
                 shortened(text)
             );
-            Finding::of_value(message)
+            Finding::of_value(message).suggest(
+                whole(text)
+                    .filter(|n| (least..=most).contains(n))
+                    .map(|n| n.to_string()),
+            )
         })
+}
+
+/// The whole number that a text means which is none: `0x16`, `1_000`, `22.0`, `22 bytes`.
+fn whole(text: &str) -> Option<i64> {
+    const UNITS: [&str; 4] = ["b", "byte", "bytes", "packets"];
+    let plain = respelled(text).unwrap_or_else(|| text.to_owned());
+    let (number, unit) = plain.split_at(plain.find(char::is_alphabetic).unwrap_or(plain.len()));
+    let number = number.trim();
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let is_whole = decimals.bytes().all(|digit| digit == b'0');
+    let is_known = unit.is_empty() || UNITS.contains(&unit.to_ascii_lowercase().as_str());
+    whole.parse().ok().filter(|_| is_whole && is_known)
 }
 
 /// A number of bytes in a range, as a whole number or with a unit of `tc` (`64kb`).
@@ -167,8 +184,13 @@ pub(crate) fn mark_mask(text: &str) -> Result<u32, Finding> {
 /// A rate: kilobits per second without a unit, as in sqm-scripts; with one, anything that `tc` understands. `None` is 0.
 pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
     let bare = is_bare_number(text);
-    if bare && text.contains('.') {
-        return Err(without_unit(text));
+    match text.matches('.').count() {
+        1 if bare => return Err(without_unit(text)),
+        2.. if bare => {
+            let message = format!("'{}' is not a rate", shortened(text));
+            return Err(Finding::of_value(message).suggest(respelled(text)));
+        }
+        _ => {}
     }
     if ["auto", "autorate", "automatic"].contains(&text.to_ascii_lowercase().as_str()) {
         let message = format!(
@@ -176,13 +198,16 @@ pub(crate) fn rate(text: &str) -> Result<Option<Rate>, Finding> {
         );
         return Err(Finding::of_value(message));
     }
+    if ["unlimited", "none", "off"].contains(&text.to_ascii_lowercase().as_str()) {
+        let message = format!("'{text}' is not a rate: write 0 not to shape this direction");
+        return Err(Finding::of_value(message));
+    }
     let with_unit = if bare {
         format!("{text}kbit")
     } else {
         text.to_owned()
     };
-    let rate = Rate::parse_tc(&with_unit)
-        .map_err(|error| Finding::of_value(error.reason()).suggest(suggested_rate(text, error.suggestion)))?;
+    let rate = Rate::parse_tc(&with_unit).map_err(|error| not_a_rate(text, &error))?;
     if (1..1000).contains(&rate.bits_per_sec()) {
         let message = format!("'{text}' is less than 1 kbit/s, the lowest rate");
         return Err(Finding::of_value(message));
@@ -205,28 +230,28 @@ fn without_unit(text: &str) -> Finding {
     ))
 }
 
-/// The rate that a text means which `tc` does not understand, such as `80 Mbit/s`; else the suggestion for its unit.
-fn suggested_rate(text: &str, suggestion: Option<String>) -> Option<String> {
-    if let Some(number) = without_thousands_separators(text) {
-        return Some(number);
+/// The error of a text that `tc` does not understand as a rate, with the rate that it means to people, such as `80 Mbit/s`, or the
+/// question which of two.
+fn not_a_rate(text: &str, error: &UnitError) -> Finding {
+    let plain = || Finding::of_value(error.reason());
+    match line_rate::parse(text) {
+        Ok(rate) => plain().suggest(Some(rate.to_string())),
+        Err(LineRateError::Respelled(_, meant)) => {
+            plain().suggest(Some(meant.replace(char::is_whitespace, "")))
+        }
+        Err(question @ (LineRateError::Ambiguous(..) | LineRateError::Two(_))) => {
+            Finding::of_value(question.to_string())
+        }
+        // Without a unit the number is kbit/s: the only comma separates thousands, or is a decimal one.
+        Err(LineRateError::NoUnit(number)) => match number.split_once(',') {
+            Some((whole, decimals)) if decimals.len() == 3 && (1..=3).contains(&whole.len()) => {
+                plain().suggest(Some(number.replace(',', "")))
+            }
+            Some(_) => without_unit(&number.replacen(',', ".", 1)),
+            None => plain(),
+        },
+        Err(_) => plain().suggest(error.suggestion.clone()),
     }
-    line_rate::parse(text)
-        .map(|rate| rate.to_string())
-        .ok()
-        .or(suggestion)
-}
-
-/// A whole number without the separators of its thousands, such as `85,000` and `85'000`. A point is none: `85.000` is a fraction.
-fn without_thousands_separators(text: &str) -> Option<String> {
-    let mut groups = text.split([',', '\'', '_', ' ']);
-    let first = groups.next()?;
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    let mut rest = groups.peekable();
-    let is_separated = rest.peek().is_some()
-        && (1..=3).contains(&first.len())
-        && is_number(first)
-        && rest.all(|group| group.len() == 3 && is_number(group));
-    (is_separated && text.len() < 20).then(|| text.replace([',', '\'', '_', ' '], ""))
 }
 
 /// A target delay.
@@ -238,8 +263,7 @@ pub(crate) fn target(text: &str) -> Result<Target, Finding> {
         return Ok(Target::QdiscDefault);
     }
     if is_bare_number(text) {
-        let message = format!("'{}' needs a unit", shortened(text));
-        return Err(Finding::of_value(message).suggest((text.len() < 10).then(|| format!("{text}ms"))));
+        return Err(time_without_unit(text));
     }
     match Nanos::parse_tc(text) {
         Ok(time) if time.as_micros() <= u32::MAX.into() => Ok(Target::Is(time)),
@@ -255,6 +279,23 @@ pub(crate) fn target(text: &str) -> Result<Target, Finding> {
             Err(Finding::of_value(message).suggest(error.suggestion))
         }
     }
+}
+
+/// The error of a time without a unit. Up to this many it is milliseconds; `tc` would take more of them for microseconds, and a
+/// fraction may be of a second.
+fn time_without_unit(text: &str) -> Finding {
+    const MOST_MS: u64 = 1000;
+    let shown = shortened(text);
+    if text.parse().is_ok_and(|number: u64| number < MOST_MS) {
+        return Finding::of_value(format!("'{shown}' needs a unit")).suggest(Some(format!("{text}ms")));
+    }
+    if text.matches('.').count() > 1 {
+        return Finding::of_value(format!("'{shown}' is not a time"));
+    }
+    let other = if text.contains('.') { "s" } else { "us" };
+    Finding::of_value(format!(
+        "'{shown}' needs a unit: write '{shown}{other}', or '{shown}ms'"
+    ))
 }
 
 fn is_bare_number(text: &str) -> bool {

@@ -9,6 +9,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::types::Target;
 use crate::deadline::{Deadline, WaitError};
+use crate::host::refuse_odd_host;
 use crate::result::Settings;
 use crate::scenario::Family;
 use crate::{Error, foreign, socket};
@@ -130,6 +131,7 @@ fn resolve(target: &Target, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, 
 /// Calls the system's resolver in its own thread, because the call cannot be interrupted. After the deadline the thread is
 /// left to itself.
 fn look_up(host: &str, port: u16, deadline: &Deadline<'_>) -> Result<Vec<SocketAddr>, WaitError> {
+    refuse_odd_host(host)?;
     let (sender, receiver) = mpsc::channel();
     let host = host.to_owned();
     std::thread::Builder::new()

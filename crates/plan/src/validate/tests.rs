@@ -229,17 +229,82 @@ fn the_rate_that_was_probably_meant_is_suggested() {
         ("1,000,000", "; did you mean '1000000'?"),
         ("85 000", "; did you mean '85000'?"),
         ("80 Mbit/s", "; did you mean '80mbit'?"),
+        ("0x4000", "; did you mean '16384'?"),
+        ("2e4", "; did you mean '20000'?"),
+        ("1_000", "; did you mean '1000'?"),
+        ("20 000 kbit", "; did you mean '20000kbit'?"),
+        ("1.000.000", "; did you mean '1000000'?"),
+        ("+80mbit", "; did you mean '80mbit'?"),
+        (
+            "20k/s",
+            "could mean 20kbit or 160kbit: type the one that you mean",
+        ),
+        ("12,5mbit", "; did you mean '12500kbit'?"),
+        ("1234,567", "; did you mean '1234.567kbit'?"),
+        ("8,50", ": write '8.50mbit', or '8.50kbit'"),
+        (
+            "100MB",
+            "could mean 100mbit or 800mbit: type the one that you mean",
+        ),
+        (
+            "100MB/s",
+            "could mean 100mbit or 800mbit: type the one that you mean",
+        ),
+        (
+            "1MiB",
+            "could mean 1048576bit or 8388608bit: type the one that you mean",
+        ),
+        (
+            "85,000kbit",
+            "could mean 85kbit or 85mbit: type the one that you mean",
+        ),
+        ("80/20mbit", "is two rates: give download and upload one by one"),
     ] {
         let said = only_error(&[&format!("download {text}")]);
         assert!(said.ends_with(expected), "{said}");
+    }
+    for text in ["unlimited", "None", "off"] {
+        let said = only_error(&[&format!("download {text}")]);
+        assert!(said.ends_with("write 0 not to shape this direction"), "{said}");
     }
     for text in ["auto", "Auto", "AUTORATE"] {
         let said = only_error(&[&format!("download {text}")]);
         assert!(said.contains("option autorate '1'"), "{said}");
     }
-    for text in ["auto", "-1", "0x4000", "8,50", "1234,567"] {
+    for text in ["auto", "-1", "0xfast", "50%", "1.2.3", "1..5"] {
         let said = only_error(&[&format!("download {text}")]);
         assert!(!said.contains("did you mean"), "{said}");
+    }
+}
+
+#[test]
+fn the_number_that_was_probably_meant_is_suggested() {
+    for (text, meant) in [
+        ("0x16", "22"),
+        ("2_2", ""),
+        ("22.0", "22"),
+        ("22 bytes", "22"),
+        ("22b", "22"),
+        ("2e1", "20"),
+        ("22.5", ""),
+        ("22k", ""),
+        ("1_000", "1000"),
+        ("-0x4", ""),
+    ] {
+        let said = only_error(&["linklayer ethernet", &format!("overhead {text}")]);
+        let expected = match meant {
+            "" => format!("'{text}' is not a whole number from -1500 to 1500"),
+            meant => format!("; did you mean '{meant}'?"),
+        };
+        assert!(said.ends_with(&expected), "{said}");
+    }
+    for (text, expected) in [
+        ("5", "; did you mean '5ms'?"),
+        ("0.005", ": write '0.005s', or '0.005ms'"),
+        ("5000", ": write '5000us', or '5000ms'"),
+    ] {
+        let said = only_error(&["script simplest.qos", &format!("itarget {text}")]);
+        assert!(said.ends_with(expected), "{said}");
     }
 }
 

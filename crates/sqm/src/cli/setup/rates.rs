@@ -137,6 +137,11 @@ pub(super) fn parse_speeds(text: &str) -> Result<Rates, String> {
     };
     let rates = match (parse_rate(text), two(text)) {
         (Ok(download), _) => vec![download],
+        (Err(LineRateError::Respelled(_, one)), Some((down, up))) => {
+            return Err(format!(
+                "'{text}' could be one speed or two: type {one}, or {down} / {up}"
+            ));
+        }
         (Err(_), Some((download, upload))) => vec![download, upload],
         (Err(error), None) => {
             let is_bare = |c: char| c.is_ascii_digit() || c.is_whitespace() || c == '/';
@@ -194,6 +199,7 @@ mod tests {
             assert_eq!(parse_speeds(text), rates(68_000, Some(17_000)), "{text}");
         }
         assert_eq!(parse_speeds("80 Mbit/s"), rates(68_000, None));
+        assert_eq!(parse_speeds("500 200 Mbit/s"), rates(425_000, Some(170_000)));
         assert_eq!(parse_speeds("measured 80/20 Mbit/s"), rates(76_000, Some(19_000)));
         assert_eq!(parse_speeds("100000/40000"), rates(85_000, Some(34_000)));
         for text in ["", "  "] {
@@ -202,6 +208,14 @@ mod tests {
                 error.contains("80/20 Mbit/s") && !error.contains("kbit'"),
                 "{error}"
             );
+        }
+        for (text, question) in [
+            ("1 500 Mbit/s", "type 1500 Mbit/s, or 1mbit / 500mbit"),
+            ("20 500 kbit", "type 20500 kbit, or 20kbit / 500kbit"),
+            ("20 000", "did you mean '20000'?"),
+        ] {
+            let error = parse_speeds(text).unwrap_err();
+            assert!(error.contains(question), "{text}: {error}");
         }
         assert!(parse_speeds("28").unwrap_err().contains("28mbit"));
         assert!(parse_speeds("80/20").unwrap_err().contains("80/20 Mbit/s"));
