@@ -79,8 +79,9 @@ pub(crate) struct Args {
     #[arg(conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
     /// Test twice: while the daemon pauses the shaping of this interface, and then with the shaping. Prints both grades side by
-    /// side; files get -without and -with in their names. Ctrl-C leaves the interface shaped
-    #[arg(long, value_name = "INTERFACE", conflicts_with_all = ["rpm", "sweep", "list"])]
+    /// side, or with --json both tests and the comparison; files get -without and -with in their names. Ctrl-C leaves the
+    /// interface shaped
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "list")]
     #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     without_and_with: Option<String>,
     /// With --without-and-with: the folder with the daemon's socket
@@ -245,6 +246,28 @@ impl Args {
         }
         #[cfg(not(feature = "full"))]
         self.refuse_what_needs_full()?;
+        for (given, name, fits, needed) in [
+            (
+                self.reflector.is_some(),
+                "--reflector",
+                is_web,
+                "--url or --upload-url",
+            ),
+            (
+                self.insecure,
+                "--insecure",
+                is_web || self.rpm,
+                "--rpm, --url or --upload-url",
+            ),
+        ] {
+            if given && !fits {
+                return Err(Failure::Usage(anyhow::anyhow!("{name} needs {needed}")));
+            }
+        }
+        #[cfg(feature = "full")]
+        if let Some(interface) = &self.without_and_with {
+            return self.run_pair(interface);
+        }
         #[cfg(feature = "full")]
         if self.rpm {
             return self.run_rpm();
@@ -253,21 +276,7 @@ impl Args {
         if self.sweep {
             return self.run_sweep();
         }
-        for (given, name, fits) in [
-            (self.reflector.is_some(), "--reflector", is_web),
-            (self.insecure, "--insecure", is_web),
-        ] {
-            if given && !fits {
-                return Err(Failure::Usage(anyhow::anyhow!(
-                    "{name} needs --url or --upload-url"
-                )));
-            }
-        }
         let stop = listen_for_signals().map_err(for_user)?;
-        #[cfg(feature = "full")]
-        if let Some(interface) = &self.without_and_with {
-            return self.run_pair(interface, &stop);
-        }
         let outcome = self.measure_as(self.title.as_deref(), &stop)?;
         self.deliver(&outcome.result)?;
         conclude(outcome)
@@ -419,13 +428,21 @@ impl Args {
 
     fn deliver(&self, result: &TestResult) -> Result<(), Failure> {
         self.write_files(result, &|path| path.to_owned())?;
-        let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-        if to_stdout {
+        if self.prints_json() {
             outln!("{}", result.to_json());
         } else if !self.quiet {
             out!("{}", table::figures(result, self.verbose));
         }
         Ok(())
+    }
+
+    fn prints_json(&self) -> bool {
+        self.json.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
+    /// The file of --json.
+    fn json_file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
     /// The flags that a program for routers does not have the code for.
@@ -468,7 +485,7 @@ impl Args {
         if let Some(path) = &self.save {
             result.save(&name(path))?;
         }
-        if let Some(path) = self.json.as_ref().filter(|path| path.as_os_str() != "-") {
+        if let Some(path) = self.json_file() {
             output_file::write(&name(path), result.to_json() + "\n")?;
         }
         Ok(())

@@ -883,6 +883,20 @@ PYTHON
          $pair 6 10.9.0.2 --save pair.flent.gz >said 2>&1 || { echo 'sqm test:'; cat said; }
          grep -q 'without SQM *with SQM' said && grep -q '^grade' said && grep -q 'd0 is shaped again' said || cat said
          [ -s pair-without.flent.gz ] && [ -s pair-with.flent.gz ] || echo 'a result is missing'
+         # One document, and everything else on standard error.
+         $pair 6 10.9.0.2 --json >pair.json 2>said || { echo 'sqm test --json:'; cat said; }
+         grep -q 'test 1 of 2' said && grep -q 'test 2 of 2' said || cat said
+         python3 - <<'PYTHON' || head -c 2000 pair.json
+import json
+pair = json.load(open("/tmp/pair.json"))
+assert pair["version"] == 1 and pair["interface"] == "d0", pair.keys()
+for one in "without", "with":
+    assert pair[one]["version"] and pair[one]["summary"]["idle_ms"] == pair["comparison"]["idle_ms"][one]
+    assert pair[one]["meta"]["title"] == one + " SQM", pair[one]["meta"]
+assert pair["comparison"]["download_mbit"] == {"without": None, "with": None}, pair["comparison"]
+PYTHON
+         sqm test --sweep 10.9.0.2 --without-and-with d0 >said 2>&1; [ $? = 2 ] && grep -q 'leave one of them out' said || cat said
+         verified || echo "sqm test: not as planned: $(cat said)"
          $pair 6 10.9.0.9 >said 2>&1; [ $? = 1 ] || echo "no server: exit code: $(cat said)"; verified || echo 'no server: not as planned'
          $pair 119 10.9.0.2 >said 2>&1; [ $? = 2 ] || echo 'too long: exit code'; grep -q 'at most 110 s' said || cat said
          $pair 60 10.9.0.2 >said 2>&1 & client=$!

@@ -150,6 +150,13 @@ END
                  script -qefc \"ip netns exec router sh walk $(date +%s)\" /dev/null >said
              cat said enabled page
              ip netns exec router sqm verify && echo in force
+             # Responsiveness without and with what was set up, as one document.
+             (exec ip netns exec router sqm daemon >kept 2>&1) & daemon=$!
+             until ip netns exec router sqm status --daemon | grep -q '^pppoe-wan: shaped'; do sleep 0.5; done
+             ip netns exec router sqm test --rpm --insecure --port 35353 10.66.0.2 --duration 8s --without-and-with pppoe-wan --json >pair 2>progress
+             echo \"pair: exit $?\"; tail -n 3 progress
+             ip netns exec router sqm verify >verified && echo 'in force again' || cat verified
+             kill $daemon; wait $daemon
              for pid in $(pidof sqm); do case $(tr '\\0' ' ' </proc/$pid/cmdline) in 'sqm web'*) kill $pid; esac; done",
         )
         .expect("the dialogue ends");
@@ -158,6 +165,8 @@ END
     has("verified: the kernel holds what is configured");
     has("enable --now sqm.service");
     has("in force");
+    has("pair: exit 0");
+    has("in force again");
     has("overhead   30, of vdsl2: measured");
     has("Open the page to browsers at https://192.168.1.1:8443/?");
     has("the page: https://192.168.1.1:8443/");
@@ -186,6 +195,18 @@ END
     let grade = |when: &str| between(&said, &format!("{when}: grade "), ",").expect("a grade");
     assert!(["D", "F"].contains(&grade("before")), "{said}");
     assert!(["A+", "A"].contains(&grade("now")), "{said}");
+    let pair = home.run_ok("router", &["cat", "/tmp/pair"]).expect("the pair");
+    let pair: serde_json::Value = serde_json::from_str(&pair).expect("JSON");
+    let figure = |name: &str, which: &str| pair["comparison"][name][which].as_f64().expect(name);
+    assert_eq!(
+        (&pair["version"], &pair["with"]["version"]),
+        (&1.into(), &1.into())
+    );
+    assert!(
+        figure("download_rpm", "with") > 2.0 * figure("download_rpm", "without"),
+        "{pair}"
+    );
+    assert_eq!(pair["comparison"]["idle_ms"]["with"], pair["with"]["idle_ms"]);
 }
 
 /// The text between two others, at its first occurrence.

@@ -1,48 +1,75 @@
 //! `sqm test --without-and-with`: a test while the daemon pauses the shaping of an interface, and one with the shaping.
 
-use std::fmt::Write as _;
+mod comparison;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::anyhow;
+use serde::Serialize;
 use sqm_api::client;
 use sqm_api::held_pause::HeldPause;
 use sqm_api::pause::{MAX_SECONDS, Pause};
-use sqm_measure::grade::Verdict;
-use sqm_measure::result::TestResult;
+use sqm_measure::client::Outcome;
+use sqm_measure::rpm::client::Report;
 use sqm_process::failure::Failure;
 
-use super::{Args, conclude};
+use self::comparison::Comparison;
+use super::rpm::{longest_ms, write_report};
+use super::{Args, conclude, for_user, listen_for_signals};
+use crate::json;
 
 /// Time for connecting and for the results, seconds, beyond the length of the test. A choice.
 const LATEST: u64 = 10;
 
+/// The result of one of the two tests.
+enum Found {
+    Load(Box<Outcome>),
+    Responsiveness(Box<Report>),
+}
+
+/// The document of --json.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    interface: &'a str,
+    without: &'a T,
+    with: &'a T,
+    comparison: &'a Comparison,
+}
+
 impl Args {
-    pub(super) fn run_pair(&self, interface: &str, stop: &Arc<AtomicBool>) -> Result<ExitCode, Failure> {
-        if self.json.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+    pub(super) fn run_pair(&self, interface: &str) -> Result<ExitCode, Failure> {
+        if self.sweep {
             return Err(Failure::Usage(anyhow!(
-                "two tests are not one JSON document: give --json a file, such as --json pair.json, which makes \
-                 pair-without.json and pair-with.json"
+                "--without-and-with compares latency, which --sweep does not measure: leave one of them out"
             )));
+        }
+        if self.rpm {
+            self.refuse_without_effect()?;
         }
         let pause = Pause {
             interface: interface.to_owned(),
             seconds: self.pause_seconds()?,
         };
+        let stop = match self.rpm {
+            // A signal ends the program. The daemon then shapes the interface.
+            true => Arc::default(),
+            false => listen_for_signals().map_err(for_user)?,
+        };
         let held = HeldPause::begin(client::in_folder(&self.state_dir), &pause).map_err(failed)?;
         if !self.quiet {
             errln!("test 1 of 2, without SQM: {interface} is not shaped");
         }
-        let measured = self.measure_as(Some(&self.title_of("without SQM")), stop);
+        let measured = self.measure_one("without SQM", &stop);
         // The interface is shaped before anything else is reported: the test may have failed, or Ctrl-C has ended it.
         let resumed = held.resume().map_err(failed);
         let without = measured?;
-        self.write_files(&without.result, &|path| named(path, "without"))?;
-        if without.failure.is_some() {
+        self.write_found(&without, "without")?;
+        if without.is_failed() {
             resumed?;
-            return conclude(without);
+            return without.conclude();
         }
         resumed?;
         if stop.load(Ordering::Relaxed) {
@@ -51,18 +78,70 @@ impl Args {
         if !self.quiet {
             errln!("test 2 of 2, with SQM: {interface} is shaped again");
         }
-        let with = self.measure_as(Some(&self.title_of("with SQM")), stop)?;
-        self.write_files(&with.result, &|path| named(path, "with"))?;
-        if !self.quiet {
-            out!("{}", side_by_side(&without.result, &with.result));
+        let with = self.measure_one("with SQM", &stop)?;
+        self.write_found(&with, "with")?;
+        match (&without, &with) {
+            (Found::Load(without), Found::Load(with)) => {
+                let (without, with) = (&without.result, &with.result);
+                let comparison = Comparison::of_loads([without, with]);
+                self.compare(interface, without, with, &comparison)?;
+            }
+            (Found::Responsiveness(without), Found::Responsiveness(with)) => {
+                let comparison = Comparison::of_responsiveness([without, with]);
+                self.compare(interface, &**without, &**with, &comparison)?;
+            }
+            _ => unreachable!("both tests are of one kind"),
         }
-        conclude(with)
+        with.conclude()
+    }
+
+    fn measure_one(&self, which: &str, stop: &Arc<AtomicBool>) -> Result<Found, Failure> {
+        Ok(match self.rpm {
+            true => Found::Responsiveness(Box::new(self.measure_rpm()?)),
+            false => Found::Load(Box::new(self.measure_as(Some(&self.title_of(which)), stop)?)),
+        })
+    }
+
+    /// Writes the files of one test, with this word in their names.
+    fn write_found(&self, found: &Found, word: &str) -> Result<(), Failure> {
+        match found {
+            Found::Load(outcome) => self.write_files(&outcome.result, &|path| named(path, word)),
+            Found::Responsiveness(report) => match self.json_file() {
+                Some(path) => write_report(report, &named(path, word)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Prints both tests, as one document or as a table.
+    fn compare<T: Serialize>(
+        &self,
+        interface: &str,
+        without: &T,
+        with: &T,
+        comparison: &Comparison,
+    ) -> Result<(), Failure> {
+        if self.prints_json() {
+            let document = Document {
+                interface,
+                without,
+                with,
+                comparison,
+            };
+            outln!("{}", serde_json::to_string(&json::object(&document))?);
+        } else if !self.quiet {
+            out!("{}", comparison.text());
+        }
+        Ok(())
     }
 
     /// How long the daemon may pause the shaping.
     fn pause_seconds(&self) -> Result<u32, Failure> {
         let settings = self.settings();
-        let length = settings.idle_ms + settings.load_ms + settings.after_ms;
+        let length = match self.rpm {
+            true => longest_ms(self.rpm_limit()),
+            false => settings.idle_ms + settings.load_ms + settings.after_ms,
+        };
         let seconds = length.div_ceil(1000) + LATEST;
         match u32::try_from(seconds) {
             Ok(seconds) if seconds <= MAX_SECONDS => Ok(seconds),
@@ -83,6 +162,19 @@ impl Args {
     }
 }
 
+impl Found {
+    fn is_failed(&self) -> bool {
+        matches!(self, Self::Load(outcome) if outcome.failure.is_some())
+    }
+
+    fn conclude(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Load(outcome) => conclude(*outcome),
+            Self::Responsiveness(_) => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::Failed(error.into())
 }
@@ -99,78 +191,6 @@ fn named(path: &Path, word: &str) -> PathBuf {
         None => (name.as_str(), String::new()),
     };
     path.with_file_name(format!("{stem}-{word}{extensions}"))
-}
-
-/// Both results, a column for each, and what people notice.
-fn side_by_side(without: &TestResult, with: &TestResult) -> String {
-    let both = [without, with];
-    let verdicts = both.map(Verdict::of);
-    let letter = |verdict: &Verdict| {
-        verdict
-            .grade
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), |grade| grade.letter.clone())
-    };
-    let added = |verdict: &Verdict| match &verdict.grade {
-        Some(grade) => format!("{:+.1}", grade.added_ms),
-        None => "-".to_owned(),
-    };
-    let figure = |value: Option<f64>, digits: usize| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-    };
-    let rows = [
-        ("grade", verdicts.each_ref().map(letter), ""),
-        ("added by load", verdicts.each_ref().map(added), "ms, median"),
-        (
-            "idle latency",
-            both.map(|one| figure(one.summary.idle_ms, 1)),
-            "ms, median",
-        ),
-        (
-            "loaded latency",
-            both.map(|one| figure(one.summary.latency_median_ms, 1)),
-            "ms, median",
-        ),
-        (
-            "",
-            both.map(|one| figure(one.summary.latency_p95_ms, 1)),
-            "ms, 95 % are below",
-        ),
-        (
-            "",
-            both.map(|one| figure(one.summary.latency_p99_ms, 1)),
-            "ms, 99 % are below",
-        ),
-        (
-            "download",
-            both.map(|one| figure(one.summary.download_mbit, 2)),
-            "Mbit/s",
-        ),
-        (
-            "upload",
-            both.map(|one| figure(one.summary.upload_mbit, 2)),
-            "Mbit/s",
-        ),
-        (
-            "lost",
-            both.map(|one| format!("{} of {}", one.summary.probes_lost, one.summary.probes_sent)),
-            "probes",
-        ),
-    ];
-    let mut text = format!("{:<16}{:>14}{:>14}\n", "", "without SQM", "with SQM");
-    for (name, [before, after], unit) in rows {
-        let row = format!("{name:<16}{before:>14}{after:>14} {unit}");
-        writeln!(text, "{}", row.trim_end()).expect("a string grows");
-    }
-    for (name, verdict) in ["without SQM", "with SQM"].iter().zip(&verdicts) {
-        if let Some(grade) = &verdict.grade {
-            writeln!(text, "{name}: {}", grade.sentence).expect("a string grows");
-        }
-        for finding in &verdict.findings {
-            writeln!(text, "{name}: {}", finding.text).expect("a string grows");
-        }
-    }
-    text
 }
 
 #[cfg(test)]

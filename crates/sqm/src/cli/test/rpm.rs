@@ -1,8 +1,10 @@
 //! `sqm test --rpm`: the IETF's responsiveness test, against any server that speaks its protocol.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use sqm_core::direction::Direction;
 use sqm_measure::client::{Progress, Stage};
 use sqm_measure::rpm::client::{self, Report, Server};
@@ -10,20 +12,43 @@ use sqm_measure::rpm::{Confidence, Responsiveness};
 
 use super::{Args, display};
 use sqm_process::failure::Failure;
+use sqm_process::output_file;
 
 /// The port of HTTPS.
 const HTTPS: u16 = 443;
+/// The longest load of a direction, milliseconds: a choice of the draft.
+const LIMIT_MS: u64 = 20_000;
 
 impl Args {
     pub(super) fn run_rpm(&self) -> Result<ExitCode, Failure> {
+        self.refuse_without_effect()?;
+        let report = self.measure_rpm()?;
+        if let Some(path) = self.json_file() {
+            write_report(&report, path)?;
+        }
+        if self.prints_json() {
+            outln!("{}", serde_json::to_string(&report)?);
+        } else if !self.quiet {
+            out!("{}", figures(&report));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// How long each direction is loaded at most.
+    pub(super) fn rpm_limit(&self) -> Duration {
+        Duration::from_millis(self.duration.unwrap_or(LIMIT_MS))
+    }
+
+    /// Runs one test. Its progress is printed on standard error.
+    pub(super) fn measure_rpm(&self) -> Result<Report, Failure> {
         let server = Server {
             host: self.host[0].clone(),
             port: self.port.unwrap_or(HTTPS),
             verify: !self.insecure,
-            limit: Duration::from_millis(self.duration.unwrap_or(20_000)),
+            limit: self.rpm_limit(),
         };
         let mut clock = Clock::new(server.limit);
-        let report = client::run(&server, &mut |direction, mbit, connections, rpm| {
+        client::run(&server, &mut |direction, mbit, connections, rpm| {
             if self.progress.is_some() {
                 display::show_json(&clock.progress(direction, mbit, rpm), Some(direction.name()));
             } else if !self.quiet {
@@ -35,21 +60,58 @@ impl Args {
                 );
             }
         })
-        .map_err(|error| Failure::Failed(error.into()))?;
-        let to_stdout = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
-        if let Some(path) = &self.json {
-            let line = serde_json::to_string(&report)? + "\n";
-            if to_stdout {
-                out!("{line}");
-            } else {
-                sqm_process::output_file::write(path, line)?;
-            }
-        }
-        if !self.quiet && !to_stdout {
-            out!("{}", figures(&report));
-        }
-        Ok(ExitCode::SUCCESS)
+        .map_err(|error| Failure::Failed(error.into()))
     }
+
+    /// Refuses what this test does not have.
+    pub(super) fn refuse_without_effect(&self) -> Result<(), Failure> {
+        let given = [
+            (self.save.is_some(), "--save", "save the result with --json FILE"),
+            (
+                self.down.is_some(),
+                "--down",
+                "the test opens connections until the line is full",
+            ),
+            (
+                self.up.is_some(),
+                "--up",
+                "the test opens connections until the line is full",
+            ),
+            (
+                self.after.is_some(),
+                "--after",
+                "the line is idle only before the test",
+            ),
+            (
+                self.settle.is_some(),
+                "--settle",
+                "the test ends when its figures are stable",
+            ),
+            (
+                self.v4 || self.v6,
+                "-4 or -6",
+                "give the address in place of the name",
+            ),
+            (self.secret.is_some(), "--secret", "the protocol has none"),
+            (self.host.len() > 1, "a second host", "the test has one server"),
+        ];
+        match given.into_iter().find(|(is_given, ..)| *is_given) {
+            None => Ok(()),
+            Some((_, name, why)) => Err(Failure::Usage(anyhow!(
+                "{name} has no effect with --rpm and must be left out: {why}"
+            ))),
+        }
+    }
+}
+
+/// The longest time of a test with this limit, milliseconds: both directions after each other, and the idle line before.
+pub(super) fn longest_ms(limit: Duration) -> u64 {
+    2 * limit.as_millis() as u64
+}
+
+/// Writes the result as JSON.
+pub(super) fn write_report(report: &Report, path: &Path) -> Result<(), Failure> {
+    Ok(output_file::write(path, serde_json::to_string(report)? + "\n")?)
 }
 
 /// Progress of the test. Each direction takes at most `limit`, and often less.
