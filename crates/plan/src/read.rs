@@ -310,12 +310,13 @@ impl<'a, 'r> Reader<'a, 'r> {
         limits
     }
 
-    /// Addresses with blanks between.
+    /// Addresses with blanks or commas between.
     fn reflectors(&mut self) -> Vec<Reflector> {
         let option = &options::AUTORATE_REFLECTORS;
         let text = self.text(option).unwrap_or_default().to_owned();
         let mut reflectors = Vec::new();
-        for word in text.split_whitespace() {
+        let words = text.split(|c: char| c.is_whitespace() || c == ',');
+        for word in words.filter(|word| !word.is_empty()) {
             if reflectors.len() == MOST_REFLECTORS {
                 let message = format!("more than {MOST_REFLECTORS} reflectors, the limit: a few are enough");
                 self.error(option, Finding::of_value(message));

@@ -174,3 +174,32 @@ impl crate::Program for Cli {
         }
     }
 }
+
+#[cfg(all(test, feature = "full"))]
+mod tests {
+    use clap::{ArgAction, CommandFactory as _};
+
+    use super::*;
+
+    /// Files may have commas in their names, and two rates are one value.
+    #[test]
+    fn every_option_that_takes_a_list_takes_it_with_commas() {
+        let mut commands = vec![Cli::command()];
+        let mut lists = 0;
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let options = command.get_arguments().filter(|argument| {
+                let names = argument.get_value_names().unwrap_or_default();
+                let is_file = names.iter().any(|name| name.as_str() == "FILE");
+                let is_list = matches!(argument.get_action(), ArgAction::Append);
+                is_list && !argument.is_positional() && !argument.is_hide_set() && !is_file && names.len() < 2
+            });
+            for option in options {
+                lists += 1;
+                let (name, delimiter) = (command.get_name(), option.get_value_delimiter());
+                assert_eq!(delimiter, Some(','), "{name}: {option}");
+            }
+        }
+        assert!(lists >= 5, "{lists}");
+    }
+}

@@ -425,7 +425,11 @@ fn one_direction_is_chosen_by_address() {
         "{}",
         text(&both.stderr)
     );
-    for (direction, count) in [(["--from", "192.168.0.0/16"], 10), (["--to", "192.168.1.2"], 5)] {
+    for (direction, count) in [
+        (["--from", "192.168.0.0/16"], 10),
+        (["--from", "192.0.2.0/24,192.168.0.0/16"], 10),
+        (["--to", "192.168.1.2"], 5),
+    ] {
         let arguments = [&["--qdisc", "cake bandwidth 8mbit"][..], &direction].concat();
         let report = bench.json(&arguments);
         assert_eq!(report["total"]["packets"], count);

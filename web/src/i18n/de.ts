@@ -489,7 +489,7 @@ const served: Record<string, string> = {
     'option.max_upload': 'Upload höchstens',
     'option.max_upload.about': 'Schneller wird der Upload nie geregelt.',
     'option.autorate_reflectors': 'Reflektoren',
-    'option.autorate_reflectors.about': 'Rechner, zu denen der Dienst die Umlaufzeit misst: Adressen, die auf Pings antworten, sqm://ADRESSE eines „sqm serve“ oder irtt://ADRESSE eines „irtt server“, durch Leerzeichen getrennt. Bleibt das Feld leer, werden bekannte DNS-Server verwendet.',
+    'option.autorate_reflectors.about': 'Rechner, zu denen der Dienst die Umlaufzeit misst: Adressen, die auf Pings antworten, sqm://ADRESSE eines „sqm serve“ oder irtt://ADRESSE eines „irtt server“, durch Leerzeichen oder Kommas getrennt. Bleibt das Feld leer, werden bekannte DNS-Server verwendet.',
     'option.autorate_log': 'Protokoll der Entscheidungen',
     'option.autorate_log.about': 'Name einer Datei in /var/log/sqm, in die der Dienst jede Entscheidung schreibt, etwa rates.csv.',
     'option.link': 'Art der Leitung',

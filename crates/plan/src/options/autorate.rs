@@ -81,7 +81,7 @@ pub(crate) static AUTORATE_REFLECTORS: OptionInfo = part(
     Kind::Text,
     "Reflectors",
     "Hosts that answer the daemon's probes: addresses that answer pings, sqm://ADDRESS of 'sqm serve', \
-     irtt://ADDRESS of 'irtt server', separated by blanks; empty means well-known resolvers.",
+     irtt://ADDRESS of 'irtt server', separated by blanks or commas; empty means well-known resolvers.",
 )
 .otherwise("well-known resolvers");
 

@@ -381,6 +381,20 @@ fn a_reflector_in_words_says_what_to_write() {
 }
 
 #[test]
+fn reflectors_have_blanks_or_commas_between_them() {
+    for text in [
+        "192.0.2.1 sqm://192.0.2.2",
+        "192.0.2.1,sqm://192.0.2.2",
+        "192.0.2.1, sqm://192.0.2.2",
+    ] {
+        let loaded = loaded(&section(&["autorate 1", &format!("autorate_reflectors {text}")]));
+        let autorate = loaded.settings[0].autorate.as_ref().expect("autorate is on");
+        let reflectors: Vec<String> = autorate.reflectors.iter().map(ToString::to_string).collect();
+        assert_eq!(reflectors, ["192.0.2.1", "sqm://192.0.2.2"], "{text}");
+    }
+}
+
+#[test]
 fn scripts_of_other_packages_are_refused_with_the_one_that_does_the_same() {
     for (script, meant) in [
         ("simple_pppoe.qos", Some("simple.qos")),

@@ -66,11 +66,11 @@ pub(crate) struct Args {
     /// The device's MTU, bytes without its link header
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65535))]
     mtu: u32,
-    /// Only packets from these addresses, such as 192.168.1.0/24: a queue sees one direction; may be repeated
-    #[arg(long, value_name = "PREFIX")]
+    /// Only packets from these addresses, such as 192.168.1.0/24: a queue sees one direction
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     from: Vec<Prefix>,
-    /// Only packets to these addresses; may be repeated
-    #[arg(long, value_name = "PREFIX")]
+    /// Only packets to these addresses
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
     to: Vec<Prefix>,
     /// How many flows the table shows, largest first
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]

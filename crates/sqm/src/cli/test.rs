@@ -151,7 +151,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_hint = clap::ValueHint::Other)]
     congestion: Option<String>,
     /// DSCPs of the flows, in turn, as numbers or names (ef, cs1, af41), in place of the test's own
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_dscp)]
+    #[arg(long, value_name = "DSCPS", value_delimiter = ',', value_parser = parse_dscp)]
     dscp: Vec<u8>,
     /// Largest TCP segment both ways, in bytes: smaller packets without touching the router
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]

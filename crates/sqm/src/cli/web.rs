@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// A name by which browsers reach the page, besides localhost and addresses; may be repeated
-    #[arg(long, value_name = "NAME")]
+    /// Names by which browsers reach the page, besides localhost and addresses
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     name: Vec<String>,
     /// Serve HTTPS, with a self-signed certificate that is made once and kept
     #[arg(long)]

@@ -29,18 +29,18 @@ use sqm_process::output;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm-lab autorate-bench
-  sqm-lab autorate-bench --trace lte collapse --seed 7
+  sqm-lab autorate-bench --trace lte,collapse --seed 7
   sqm-lab autorate-bench --trace lte --seed 1-20
   sqm-lab autorate-bench --signals one-way --json")]
 pub(super) struct Args {
     /// Only these traces (see --list) [default: all].
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', num_args = 1..)]
     trace: Vec<String>,
     /// The seed of the generated lines and of all noise; for a range such as 1-20, prints the mean and the worst seed.
     #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
     seed: Seeds,
     /// The delay signals that the controllers receive [default: all three kinds].
-    #[arg(long, value_enum, value_name = "KIND", num_args = 1..)]
+    #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', num_args = 1..)]
     signals: Vec<SignalsArg>,
     /// Print JSON.
     #[arg(long)]

@@ -24,8 +24,8 @@ use sqm_process::output;
   sqm-lab bench --workload cake-1g --json
   sqm-lab bench --qdisc 'cake bandwidth 100mbit diffserv4' --flows 1000 --sizes acks:50")]
 pub(super) struct Args {
-    /// A named workload; may be given more than once [default: all]
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(NAMED.iter().map(|named| named.name)))]
+    /// Only these named workloads [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(NAMED.iter().map(|named| named.name)))]
     workload: Vec<String>,
     /// List the workloads and end
     #[arg(long, conflicts_with = "workload")]

@@ -94,7 +94,7 @@ return baseclass.extend({
 		{
 			name: 'autorate_reflectors', tab: 'basic', level: 'expert', kind: 'text',
 			title: _('Reflectors'),
-			about: _('Hosts that answer the daemon\'s probes: addresses that answer pings, sqm://ADDRESS of \'sqm serve\', irtt://ADDRESS of \'irtt server\', separated by blanks; empty means well-known resolvers.'),
+			about: _('Hosts that answer the daemon\'s probes: addresses that answer pings, sqm://ADDRESS of \'sqm serve\', irtt://ADDRESS of \'irtt server\', separated by blanks or commas; empty means well-known resolvers.'),
 		},
 		{
 			name: 'autorate_log', tab: 'basic', level: 'expert', kind: 'text',
