@@ -43,6 +43,7 @@ other-suites:
 # Every test of the lab, and those that take too long for every change: each setup script on each line, each change from one
 # configuration to another, tune on each line, each fault at each step.
 nightly: lab-kernel deny
+	lab/deps.sh shells
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture

@@ -1,9 +1,10 @@
 #!/bin/sh
 # Installs missing Debian packages, and names them first.
-# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | router | rust | deb
+# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | router | rust | deb | shells
 # (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build the
 # page; browser: to test it; tarball: to build the static program; router: to build
-# the program for routers; mips: for make test-mips; rust: for make check-32-bit without rustup; deb: to test the Debian package)
+# the program for routers; mips: for make test-mips; rust: for make check-32-bit without rustup; deb: to test the Debian
+# package; shells: to test completion in other shells than bash)
 set -eu
 
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
@@ -23,7 +24,8 @@ case "${1:-}" in
     router) packages="xz-utils python3 python3-venv musl-tools" ;;
     mips) packages="qemu-user-static" ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|mips|rust|deb" >&2; exit 2 ;;
+    shells) packages="zsh fish" ;;
+    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|mips|rust|deb|shells" >&2; exit 2 ;;
 esac
 
 missing=

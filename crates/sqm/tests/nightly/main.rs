@@ -15,6 +15,7 @@ mod rows;
 mod scripts;
 mod search;
 mod setups;
+mod shells;
 mod traffic;
 mod truth;
 mod tune;
