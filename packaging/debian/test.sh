@@ -146,6 +146,28 @@ shaped 3400Kbit "setup"
 systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "setup --boot: $(cat /root/answer)"
 systemctl is-enabled --quiet sqm-web && fail "setup --no-page enables the page"
 setpriv --reuid 65534 --clear-groups sqm status --daemon | grep -q "d0: shaped" || fail "the daemon does not keep what setup wrote"
+# The same as a dialogue on a terminal, where the default route shows the device. Enter is the answer to all questions but
+# those for the kind of line and the speeds. The preset of the package enables the daemon, and leaves the page off.
+systemctl disable --quiet --now sqm
+rm /etc/config/sqm
+ip addr add 192.0.2.2/24 dev d0 && ip route add default via 192.0.2.1 dev d0
+printf 'vdsl\n\n80 Mbit/s\n\n20 Mbit/s\n\n\n' | timeout 600 script -qefc "/usr/bin/sqm setup --no-page" /dev/null >/root/answer 2>&1 ||
+    fail "the dialogue of setup: $(cat /root/answer)"
+grep -q 'd0 leads to the internet' /root/answer && grep -q 'verified: the kernel holds what is configured' /root/answer ||
+    fail "the dialogue of setup: $(cat /root/answer)"
+grep -q "option download '68000'" /etc/config/sqm && tc qdisc show dev ifb4d0 root | grep -q 'bandwidth 68Mbit .*ptm overhead 22' ||
+    fail "the dialogue sets up another line: $(cat /etc/config/sqm; tc qdisc show dev ifb4d0)"
+systemctl is-enabled --quiet sqm && systemctl is-active --quiet sqm || fail "the dialogue does not start the daemon at boot"
+[ "$(readlink -f /etc/systemd/system/multi-user.target.wants/sqm.service)" = "$(readlink -f /lib/systemd/system/sqm.service)" ] ||
+    fail "another unit than the package's starts at boot"
+systemctl preset --quiet sqm sqm-web sqm-serve
+[ "$(systemctl is-enabled sqm sqm-web sqm-serve 2>/dev/null | xargs)" = "enabled disabled disabled" ] ||
+    fail "the preset: $(systemctl is-enabled sqm sqm-web sqm-serve)"
+sqm status --daemon | grep -q "d0: shaped" || fail "the daemon does not keep what the dialogue wrote"
+ip route del default && ip addr del 192.0.2.2/24 dev d0
+sqm setup --interface d0 --link docsis --advertised 20mbit 4mbit --no-server --boot --no-page </dev/null >/root/answer 2>&1 ||
+    fail "setup again: $(cat /root/answer)"
+shaped 3400Kbit "setup again"
 systemctl enable --quiet --now sqm-web || fail "the page does not start again"
 # Remove the package while a change waits for its confirmation.
 daemon GET /v1/configuration ''
@@ -175,6 +197,6 @@ timeout 600 "$kernel" mem=512M root=/dev/root rootfstype=hostfs "rootflags=$work
     </dev/null >"$work/console" 2>/dev/null || true
 grep '^PASSED' "$work/console" || {
     echo "test: the end of the guest's console:" >&2
-    tail -n 40 "$work/console" >&2
+    { sed -n '/FAILED/,$p' "$work/console" | grep . || tail -n 40 "$work/console"; } >&2
     exit 1
 }
