@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
+.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent nats fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -17,7 +17,7 @@ check: lint
 # All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
 # The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most one processor.
 test: export CARGO_INCREMENTAL = 0
-test: lint lab-kernel flent web browser
+test: lint lab-kernel flent nats web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
 	$(MAKE) --keep-going --jobs=4 lab-suites page-suites other-suites check-32-bit page-lab-suites
@@ -70,6 +70,10 @@ lab-kernel:
 # The real Flent, with which tests open our files; about a minute, once.
 flent:
 	lab/flent.sh
+
+# The servers with which the fleet is tested: Debian's and a current one, built once in about 2 minutes and cached.
+nats:
+	lab/nats-server.sh >/dev/null
 
 # The page, in web/dist, from which a build packs it into the program.
 web:

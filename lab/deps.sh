@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs missing Debian packages, and names them first.
-# Usage: deps.sh run | build | flent | fuzz | web | browser | tarball | router | rust | deb | shells
-# (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; fuzz: for make fuzz; web: to build the
-# page; browser: to test it; tarball: to build the static program; router: to build
+# Usage: deps.sh run | build | flent | nats | fuzz | web | browser | tarball | router | rust | deb | shells
+# (run: to run the lab; build: to build its virtual-time kernel, too; flent: to install Flent; nats: to
+# test with nats-server; fuzz: for make fuzz; web: to build the page; browser: to test it; tarball: to build the static program; router: to build
 # the program for routers; mips: for make test-mips; rust: for make check-32-bit without rustup; deb: to test the Debian
 # package; shells: to test completion in other shells than bash)
 set -eu
@@ -12,6 +12,11 @@ case "${1:-}" in
     run) ;;
     build) packages="$packages python3 linux-source-6.1 make flex bison bc xz-utils systemd util-linux ppp pppoe procps irtt" ;;
     flent) packages="python3 python3-venv" ;;
+    nats)
+        packages=nats-server
+        # A Go from elsewhere may be newer, and then fetches the version that it needs by itself.
+        command -v go >/dev/null || packages="nats-server golang-go"
+        ;;
     fuzz) packages="g++" ;;
     web)
         packages=
@@ -25,7 +30,7 @@ case "${1:-}" in
     mips) packages="qemu-user-static" ;;
     deb) packages="debootstrap binutils dpkg-dev" ;;
     shells) packages="zsh fish" ;;
-    *) echo "usage: $0 run|build|flent|fuzz|web|browser|tarball|router|mips|rust|deb|shells" >&2; exit 2 ;;
+    *) echo "usage: $0 run|build|flent|nats|fuzz|web|browser|tarball|router|mips|rust|deb|shells" >&2; exit 2 ;;
 esac
 
 missing=

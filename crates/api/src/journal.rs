@@ -32,6 +32,8 @@ pub enum LogKind {
     Configuration,
     /// The controller that follows a line.
     Autorate,
+    /// The fleet's documents, and the connection to its server.
+    Fleet,
 }
 
 impl LogKind {
@@ -43,6 +45,7 @@ impl LogKind {
             Self::Released => "released",
             Self::Configuration => "configuration",
             Self::Autorate => "autorate",
+            Self::Fleet => "fleet",
         }
     }
 }

@@ -28,10 +28,14 @@ use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 
 use crate::journal::Journal;
 use crate::waker::Waker;
+#[cfg(feature = "fleet")]
+pub(super) use passive_rtt::PassiveRtt;
 #[cfg(any(test, fuzzing))]
 pub use passive_rtt::fuzz as fuzz_segments;
 pub(super) use rate_mailbox::RateMailbox;
 pub(super) use threads::AutorateThreads;
+#[cfg(feature = "fleet")]
+pub(super) use throughput::ThroughputReader;
 
 /// The default reflectors: anycast resolvers of three operators that answer pings and are meant for many clients. A choice.
 const REFLECTORS: [&str; 9] = [

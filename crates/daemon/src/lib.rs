@@ -14,7 +14,10 @@
 mod api;
 mod autorate;
 mod clock;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod journal;
+mod kept_folder;
 mod main_loop;
 mod metrics;
 mod rate_watch;
@@ -30,5 +33,7 @@ mod waker;
 
 #[cfg(any(test, fuzzing))]
 pub use autorate::fuzz_segments;
+#[cfg(feature = "fleet")]
+pub use fleet::FleetOptions;
 pub use main_loop::{Options, run};
 pub use sqm_plan::settings::Drift;

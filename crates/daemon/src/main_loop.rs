@@ -59,6 +59,9 @@ pub struct Options {
     pub drift: Drift,
     /// The ID of a user besides root who may change something through the API.
     pub admin: Option<u32>,
+    /// The fleet that the router belongs to.
+    #[cfg(feature = "fleet")]
+    pub fleet: Option<crate::FleetOptions>,
 }
 
 /// Keeps the configuration in force until a signal ends it.
@@ -165,6 +168,13 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         served => served?,
     }
     daemon.run_autorate();
+    #[cfg(feature = "fleet")]
+    if let Some(fleet) = options.fleet
+        && let Err(error) = crate::fleet::start(fleet, Arc::clone(&daemon.shared))
+    {
+        let text = format!("{error:#}; the router shapes without its fleet");
+        daemon.log(Level::ERROR, LogKind::Fleet, None, text);
+    }
     sd_notify::notify("READY=1");
     let stop = daemon.run();
     sd_notify::notify("STOPPING=1");

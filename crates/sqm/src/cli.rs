@@ -17,6 +17,8 @@ pub(crate) mod doctor;
 mod dscp;
 mod duration;
 mod exit_codes;
+#[cfg(feature = "fleet")]
+pub(crate) mod fleet;
 #[cfg(feature = "full")]
 mod full;
 mod groups;
@@ -78,6 +80,8 @@ enum Command {
     Confirm(confirm::Confirm),
     Daemon(daemon::Args),
     Doctor(doctor::Args),
+    #[cfg(feature = "fleet")]
+    Fleet(fleet::Args),
     Import(import::Args),
     Plan(plan::Args),
     Reload(shape::Reload),
@@ -126,6 +130,7 @@ impl crate::Program for Cli {
         ),
         ("Run and watch", &["daemon", "web", "doctor", "bugreport"]),
         ("Measure", &["test", "serve", "tune", "compare"]),
+        ("Many routers", &["fleet"]),
         ("Replay and examine", &["replay", "autorate"]),
         ("Package", &["manual", "completions"]),
     ];
@@ -143,6 +148,8 @@ impl crate::Program for Cli {
             Command::Import(args) => !args.changes_something(),
             Command::BugReport(args) => args.is_printed(),
             Command::Setup(args) => !args.changes_something(),
+            #[cfg(feature = "fleet")]
+            Command::Fleet(args) => args.is_output_its_product(),
             Command::Plan(_) | Command::Status(_) | Command::Verify(_) => true,
             #[cfg(feature = "router")]
             Command::Test(_) => true,
@@ -156,6 +163,8 @@ impl crate::Program for Cli {
             Command::Confirm(args) => args.run(),
             Command::Daemon(args) => args.run(),
             Command::Doctor(args) => args.run(),
+            #[cfg(feature = "fleet")]
+            Command::Fleet(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),

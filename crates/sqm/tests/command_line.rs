@@ -147,7 +147,7 @@ fn a_limit_of_the_servers_rate_has_a_unit() {
 }
 
 /// Each command without terminal, configuration and privileges: its words, its exit code, and a part of its message.
-const ALONE: [(&str, i32, &str); 40] = [
+const ALONE: [(&str, i32, &str); 54] = [
     ("sqm autorate replay none.csv", 1, "cannot read none.csv"),
     ("sqm bugreport --config none --seconds 0 --out report", 0, ""),
     ("sqm calc fifo 1mbit", 2, "--delay"),
@@ -163,6 +163,24 @@ const ALONE: [(&str, i32, &str); 40] = [
     ("sqm confirm", 1, "no change waits"),
     ("sqm daemon --config none", 3, "root"),
     ("sqm doctor --config none", 2, "run 'sqm setup'"),
+    ("sqm fleet enroll r1", 2, "sqm fleet hub init"),
+    ("sqm fleet export none", 2, "sqm fleet hub init"),
+    ("sqm fleet history r1", 2, "sqm fleet hub init"),
+    ("sqm fleet hub init none", 2, "--url"),
+    ("sqm fleet plan none --all", 2, "sqm fleet hub init"),
+    ("sqm fleet revoke r1", 2, "sqm fleet hub init"),
+    ("sqm fleet roll-out halt none", 2, "sqm fleet hub init"),
+    ("sqm fleet roll-out resume none", 2, "sqm fleet hub init"),
+    ("sqm fleet roll-out revert none", 2, "sqm fleet hub init"),
+    ("sqm fleet roll-out run none", 2, "sqm fleet hub init"),
+    (
+        "sqm fleet roll-out start none none --all",
+        2,
+        "sqm fleet hub init",
+    ),
+    ("sqm fleet set none --all", 2, "sqm fleet hub init"),
+    ("sqm fleet status", 2, "sqm fleet hub init"),
+    ("sqm fleet watch", 2, "sqm fleet hub init"),
     ("sqm import none", 2, "none"),
     ("sqm manual none", 1, "cannot write none/"),
     ("sqm plan --config none", 2, "run 'sqm setup'"),

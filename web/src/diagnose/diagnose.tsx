@@ -102,7 +102,7 @@ function Log() {
             setEntries((before) =>
                 before.some(({ number }) => number === entry.number) ? before : [entry, ...before].slice(0, MOST),
             );
-        return follow(address.events, { state: hear, changed: hear, released: hear, configuration: hear, autorate: hear });
+        return follow(address.events, { state: hear, changed: hear, released: hear, configuration: hear, autorate: hear, fleet: hear });
     }, []);
     return (
         <section class="card">

@@ -6,16 +6,13 @@ use sqm_autorate::{CapacityByHour, capacity_by_hour};
 use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos};
 
+use crate::kept_folder::KeptFolder;
+
 /// The shortest time between two writes, except at the end of the daemon. A choice.
 const WRITE_INTERVAL: Nanos = Nanos::from_millis(600_000);
 /// The shortest time between two writes to a router's flash memory, which each write wears: a day. A choice: after a power failure
 /// the capacities of that day are learned again.
 const FLASH_WRITE_INTERVAL: Nanos = Nanos::from_millis(86_400_000);
-/// OpenWrt has this file. Its /var is in memory.
-const OPENWRT: &str = "/etc/openwrt_release";
-/// The folder in OpenWrt's flash memory.
-const FLASH: &str = "/etc/sqm";
-
 /// Only root may read the file: learned capacities show when people are at home.
 const MODE: u32 = 0o600;
 
@@ -36,17 +33,16 @@ pub(super) struct CapacityStore {
 impl CapacityStore {
     /// Reads the file of an interface. Also returns an error message if the file cannot be used; it then counts as empty.
     pub(super) fn open(state_dir: &Path, interface: &str, now: Instant) -> (Self, Option<String>) {
-        let of_service = std::env::var_os("STATE_DIRECTORY").map(PathBuf::from);
-        let place = place(of_service, Path::new(OPENWRT).exists(), state_dir);
-        Self::open_in(place, interface, now)
+        Self::open_in(KeptFolder::find(state_dir), interface, now)
     }
 
-    fn open_in(
-        (folder, interval): (PathBuf, Nanos),
-        interface: &str,
-        now: Instant,
-    ) -> (Self, Option<String>) {
-        let path = folder.join(format!("autorate-{interface}.learned"));
+    fn open_in(folder: KeptFolder, interface: &str, now: Instant) -> (Self, Option<String>) {
+        let path = folder.path.join(format!("autorate-{interface}.learned"));
+        let interval = if folder.is_flash {
+            FLASH_WRITE_INTERVAL
+        } else {
+            WRITE_INTERVAL
+        };
         let (written, error) = match read(&path) {
             Ok(learned) => (learned, None),
             Err(error) => {
@@ -115,14 +111,6 @@ impl CapacityStore {
 
 /// The folder of learned capacities, and how often it may be written: the service's folder for state that outlives a restart of the
 /// machine, if systemd names one (`StateDirectory=`); on OpenWrt a folder in flash memory; otherwise the state folder.
-fn place(of_service: Option<PathBuf>, is_openwrt: bool, state_dir: &Path) -> (PathBuf, Nanos) {
-    match of_service {
-        Some(folder) => (folder, WRITE_INTERVAL),
-        None if is_openwrt => (PathBuf::from(FLASH), FLASH_WRITE_INTERVAL),
-        None => (state_dir.to_owned(), WRITE_INTERVAL),
-    }
-}
-
 fn read(path: &Path) -> Result<PerDirection<CapacityByHour>, String> {
     let limit = capacity_by_hour::MAX_BYTES as u64;
     let Some(bytes) = sqm_files::read_if_there(path, limit).map_err(|error| error.to_string())? else {
@@ -142,20 +130,13 @@ mod tests {
 
     #[test]
     fn on_openwrt_capacities_are_in_flash_memory_which_is_written_once_a_day_and_only_if_they_changed() {
-        let state_dir = Path::new("/var/run/sqm");
-        let of_service = Some(PathBuf::from("/var/lib/sqm"));
-        assert_eq!(place(of_service, true, state_dir).0, Path::new("/var/lib/sqm"));
-        assert_eq!(
-            place(None, false, state_dir),
-            (state_dir.to_owned(), WRITE_INTERVAL)
-        );
-        let (flash, interval) = place(None, true, state_dir);
-        assert_eq!(flash, Path::new("/etc/sqm"));
-
         let root = tempfile::tempdir().expect("a folder");
         // A fresh OpenWrt has no such folder.
-        let flash = root.path().join("etc/sqm");
-        let (mut store, error) = CapacityStore::open_in((flash, interval), "wan0", Instant(0));
+        let flash = KeptFolder {
+            path: root.path().join("etc/sqm"),
+            is_flash: true,
+        };
+        let (mut store, error) = CapacityStore::open_in(flash, "wan0", Instant(0));
         assert_eq!(error, None);
         let mut writes = 0;
         for hour in 0..24 * 7 {
@@ -174,8 +155,11 @@ mod tests {
     #[test]
     fn capacities_survive_a_restart_and_a_damaged_file_is_reported_and_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = place(None, false, folder.path());
-        let open = || CapacityStore::open_in(place.clone(), "wan0", Instant(0));
+        let kept = KeptFolder {
+            path: folder.path().to_owned(),
+            is_flash: false,
+        };
+        let open = || CapacityStore::open_in(kept.clone(), "wan0", Instant(0));
         let (mut store, error) = open();
         assert_eq!((store.learned(), error), (PerDirection::default(), None));
         let mut learned = PerDirection::<CapacityByHour>::default();

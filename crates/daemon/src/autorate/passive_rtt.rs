@@ -12,7 +12,7 @@ use super::tcp_timestamps::FlowTracker;
 const ADAPT_INTERVAL: Nanos = Nanos::from_millis(1000);
 
 /// The packet sampler and the connections that it follows.
-pub(super) struct PassiveRtt {
+pub(crate) struct PassiveRtt {
     /// The device; `None` if it faces the home, where sampled delays would include the shaper's own queues.
     device: Option<String>,
     sampler: Option<PacketSampler>,
@@ -24,7 +24,7 @@ pub(super) struct PassiveRtt {
 }
 
 impl PassiveRtt {
-    pub(super) fn new(device: Option<String>) -> Self {
+    pub(crate) fn new(device: Option<String>) -> Self {
         Self {
             device,
             sampler: None,
@@ -36,7 +36,7 @@ impl PassiveRtt {
     }
 
     /// Adds samples from the packets that have passed since the last call. `loads` is the present throughput.
-    pub(super) fn poll(&mut self, now: Instant, loads: PerDirection<Rate>, samples: &mut Vec<Sample>) {
+    pub(crate) fn poll(&mut self, now: Instant, loads: PerDirection<Rate>, samples: &mut Vec<Sample>) {
         if self.adapted_at.is_none_or(|at| now.since(at) >= ADAPT_INTERVAL) {
             self.adapted_at = Some(now);
             self.adapt(loads);
@@ -53,19 +53,19 @@ impl PassiveRtt {
     }
 
     /// Closes the sampler and forgets all connections.
-    pub(super) fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         if self.sampler.is_some() {
             (self.sampler, self.flows, self.adapted_at) = (None, FlowTracker::default(), None);
         }
     }
 
     /// The number of samples so far.
-    pub(super) fn samples(&self) -> u64 {
+    pub(crate) fn samples(&self) -> u64 {
         self.samples
     }
 
     /// Why packets cannot be sampled.
-    pub(super) fn error(&self) -> Option<&str> {
+    pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 

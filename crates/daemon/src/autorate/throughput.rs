@@ -15,7 +15,7 @@ const MTU: u64 = 1500;
 const HEADER: u64 = 14;
 
 /// The counters of one device.
-pub(super) struct ThroughputReader {
+pub(crate) struct ThroughputReader {
     folder: String,
     framing: Framing,
     faces_lan: bool,
@@ -32,7 +32,7 @@ struct Counters {
 }
 
 impl ThroughputReader {
-    pub(super) fn new(interface: &str, framing: Framing, faces_lan: bool) -> Self {
+    pub(crate) fn new(interface: &str, framing: Framing, faces_lan: bool) -> Self {
         Self {
             folder: format!("/sys/class/net/{interface}/statistics"),
             framing,
@@ -48,7 +48,7 @@ impl ThroughputReader {
 
     /// Adds a sample of each direction's bytes since the last call. Adds none if there is no device, or if its counters went back
     /// because it is another device.
-    pub(super) fn read(&mut self, now: Instant, samples: &mut Vec<Sample>) {
+    pub(crate) fn read(&mut self, now: Instant, samples: &mut Vec<Sample>) {
         let before = self.last.map(|(_, counted)| counted);
         let Some(counted) = self.count(before) else {
             // If the device appears again, its counters start at 0.
@@ -76,7 +76,7 @@ impl ThroughputReader {
     }
 
     /// The throughput at the last reading, gross.
-    pub(super) const fn loads(&self) -> PerDirection<Rate> {
+    pub(crate) const fn loads(&self) -> PerDirection<Rate> {
         self.loads
     }
 

@@ -1,10 +1,11 @@
 //! `sqm daemon`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
+use sqm_configuration::Draft;
 use sqm_kernel::state;
 
 use super::log_level;
@@ -45,8 +46,78 @@ pub(crate) struct Args {
     /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
+    #[cfg(feature = "fleet")]
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     log: log_level::LogArgs,
+}
+
+/// The fleet that the router belongs to.
+#[cfg(feature = "fleet")]
+#[derive(clap::Args)]
+struct FleetArgs {
+    /// Take documents of a fleet from these servers, such as tls://hub.example.net:4222; see 'sqm fleet'.
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "fleet_credentials",
+        requires = "fleet_key"
+    )]
+    fleet_url: Option<String>,
+    /// The router's credentials, which 'sqm fleet enroll' makes.
+    #[arg(long, value_name = "FILE", requires = "fleet_url")]
+    fleet_credentials: Option<PathBuf>,
+    /// The public key that signs the fleet's documents.
+    #[arg(long, value_name = "KEY", requires = "fleet_url")]
+    fleet_key: Option<String>,
+    /// The certificate authority of the fleet's servers, PEM [default: those of this machine].
+    #[arg(long, value_name = "FILE", requires = "fleet_url")]
+    fleet_ca: Option<PathBuf>,
+}
+
+#[cfg(feature = "fleet")]
+impl FleetArgs {
+    /// The fleet of the command line, else that of the configuration.
+    fn options(self, config: &Path) -> Option<sqm_daemon::FleetOptions> {
+        match (self.fleet_url, self.fleet_credentials, self.fleet_key) {
+            (Some(url), Some(credentials), Some(key)) => Some(sqm_daemon::FleetOptions {
+                url,
+                credentials,
+                key,
+                certificate_authority: self.fleet_ca,
+            }),
+            _ => fleet_of(config),
+        }
+    }
+}
+
+/// The fleet that a section `config daemon` names. A missing option is an empty value, which the daemon reports.
+#[cfg(feature = "fleet")]
+fn fleet_of(config: &Path) -> Option<sqm_daemon::FleetOptions> {
+    let option = |name: &str| daemon_option(config, name);
+    Some(sqm_daemon::FleetOptions {
+        url: option("fleet_url")?,
+        credentials: option("fleet_credentials").unwrap_or_default().into(),
+        key: option("fleet_key").unwrap_or_default(),
+        certificate_authority: option("fleet_ca").map(PathBuf::from),
+    })
+}
+
+/// An option of the section `config daemon`. The daemon itself reports a file that cannot be read.
+fn daemon_option(config: &Path, name: &str) -> Option<String> {
+    let text = sqm_configuration::read_if_there(config).ok()??;
+    let draft = Draft::of(&text).ok()?;
+    let sections = draft.sections();
+    let mut values = sections
+        .iter()
+        .filter(|section| section.kind == "daemon")
+        .filter_map(|section| section.value(name));
+    // The last one counts.
+    values
+        .next_back()
+        .filter(|value| !value.is_empty())
+        .map(str::to_owned)
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -78,6 +149,14 @@ impl Args {
             )));
         }
         self.log.start();
+        #[cfg(not(feature = "fleet"))]
+        if daemon_option(&self.config, "fleet_url").is_some() {
+            tracing::warn!(
+                "option fleet_url has no effect: this build of sqm has no fleet; the package of the whole program has"
+            );
+        }
+        #[cfg(feature = "fleet")]
+        let fleet = self.fleet.options(&self.config);
         sqm_daemon::run(Options {
             config: self.config,
             state_dir: self.state_dir,
@@ -85,6 +164,8 @@ impl Args {
             metrics: self.metrics,
             drift: self.drift.into(),
             admin: admin(self.admin_user.as_deref())?,
+            #[cfg(feature = "fleet")]
+            fleet,
         })
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod drawn;
 mod end;
 pub(crate) mod faults;
 pub(crate) mod files;
+mod fleet;
 pub(crate) mod measure;
 mod output;
 mod own_scripts;

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The pages of the guide, in the order of its contents.
-pub(crate) const PAGES: [&str; 10] = [
+pub(crate) const PAGES: [&str; 11] = [
     "before-you-begin",
     "install",
     "setup",
@@ -22,6 +22,7 @@ pub(crate) const PAGES: [&str; 10] = [
     "web",
     "autorate",
     "openwrt",
+    "fleet",
     "trouble",
 ];
 

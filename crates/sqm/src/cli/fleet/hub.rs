@@ -1,0 +1,248 @@
+//! `sqm fleet hub`, `enroll` and `revoke`: keys, credentials and the server's configuration. None of them needs the server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::Subcommand;
+use sqm_fleet::Name;
+use sqm_fleet::credentials::{Keys, Role};
+use sqm_fleet::nats::{Options, check};
+use sqm_fleet::signed::SigningKey;
+use sqm_process::Failure;
+
+use super::HubArg;
+use super::folder::{Fleet, Folder, Router};
+use super::when::now;
+
+/// Make the folder of a fleet: keys, and a configuration for nats-server.
+#[derive(clap::Args)]
+pub(super) struct Hub {
+    #[command(subcommand)]
+    command: HubCommand,
+}
+
+#[derive(Subcommand)]
+enum HubCommand {
+    Init(Init),
+}
+
+/// Make a new fleet.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm fleet hub init berlin --url tls://hub.example.net:4222 --certificate hub.pem --private-key hub.key
+  sqm fleet hub init lab --url nats://10.0.0.1:4222              without encryption, for a trial
+  nats-server --config berlin/server.conf                        nats-server 2.9 or later, on the hub
+
+Exit codes: 0 done, 1 the folder cannot be written, 2 wrong arguments.")]
+struct Init {
+    /// The folder to make. Whoever has its keys can write to every router's store; the documents are signed by documents.seed, which
+    /// may be kept elsewhere.
+    folder: PathBuf,
+    /// The servers as routers reach them; several with commas between them.
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// Where the server listens.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:4222")]
+    listen: String,
+    /// The folder of the server's data.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/nats")]
+    store: PathBuf,
+    /// The server's certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "private_key")]
+    certificate: Option<PathBuf>,
+    /// The key of the certificate, PEM.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    private_key: Option<PathBuf>,
+    /// The certificate authority by which routers know the server, PEM, if it is one of your own.
+    #[arg(long, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// How many servers keep a copy of each value: 1, or 3 with three servers or more.
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = ["1", "3"])]
+    replicas: String,
+}
+
+impl Hub {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            HubCommand::Init(args) => args.run(),
+        }
+    }
+}
+
+impl Init {
+    fn run(self) -> Result<ExitCode, Failure> {
+        let options = Options {
+            url: self.url.clone(),
+            ..Options::default()
+        };
+        check(&options).map_err(|error| Failure::Usage(anyhow!("--url: {error}")))?;
+        for path in [
+            Some(&self.store),
+            self.certificate.as_ref(),
+            self.private_key.as_ref(),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            quotable(path)?;
+        }
+        let tls = match (&self.certificate, &self.private_key) {
+            (Some(certificate), Some(key)) => format!(
+                "tls {{\n  cert_file: \"{}\"\n  key_file: \"{}\"\n}}\n",
+                certificate.display(),
+                key.display()
+            ),
+            _ => String::new(),
+        };
+        let (keys, signing) = (Keys::generate(), SigningKey::generate());
+        let fleet = Fleet {
+            version: 1,
+            url: self.url,
+            certificate_authority: self.certificate_authority,
+            key: signing.public().to_string(),
+            replicas: if self.replicas == "3" { 3 } else { 1 },
+            server: format!(
+                "listen: \"{}\"\nserver_name: hub\njetstream {{\n  store_dir: \"{}\"\n}}\n{tls}",
+                self.listen,
+                self.store.display()
+            ),
+            revoked: BTreeMap::new(),
+        };
+        let folder = Folder::create(&self.folder, &fleet, &keys, &signing)?;
+        let operator: Name = "operator".parse().expect("a name");
+        folder.save_credentials("operator", &keys.enroll(&operator, Role::Operator, now()).text)?;
+        let server = write_server(&folder, &fleet, &keys)?;
+        if fleet.url.contains("nats://") {
+            errln!(
+                "sqm: warning: nats:// is not encrypted: whoever is on the way can read every configuration. Documents are signed all the \
+                 same; for real routers use tls:// with --certificate and --private-key"
+            );
+        }
+        outln!("Made {}.", self.folder.display());
+        outln!(
+            "  Start the server:     nats-server --config {}",
+            server.display()
+        );
+        outln!(
+            "  Add a router:         sqm fleet enroll NAME --hub {}",
+            self.folder.display()
+        );
+        outln!(
+            "  Keep safe:            keys.json and documents.seed (not in git; .gitignore leaves them out)"
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A path that can be written between quotes in the server's configuration.
+fn quotable(path: &Path) -> Result<(), Failure> {
+    let text = path
+        .to_str()
+        .filter(|text| !text.contains(['"', '\\', '\n', '\r']));
+    text.map(drop).ok_or_else(|| {
+        Failure::Usage(anyhow!(
+            "{} cannot be written in the server's configuration",
+            path.display()
+        ))
+    })
+}
+
+fn write_server(folder: &Folder, fleet: &Fleet, keys: &Keys) -> Result<PathBuf, Failure> {
+    let part = keys.server_part(now(), &fleet.revoked);
+    folder.save_server(&format!(
+        "# Made by 'sqm fleet'. 'sqm fleet revoke' writes it anew.\n{}{part}",
+        fleet.server
+    ))
+}
+
+/// Add a router: make its credentials.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm fleet enroll r1 --group homes --site berlin-1 --hub berlin
+  sqm fleet enroll r2 --value download=80mbit --value upload=20mbit    for {{download}} in configurations
+
+The router needs the credentials file and the four lines that are printed. A router that is enrolled again gets new credentials; the
+old ones count until 'sqm fleet revoke'.
+
+Exit codes: 0 done, 1 the folder cannot be written, 2 wrong arguments.")]
+pub(super) struct Enroll {
+    /// The router: letters, digits, '-' and '_'.
+    name: Name,
+    /// The group that it belongs to, for roll-outs.
+    #[arg(long)]
+    group: Option<Name>,
+    /// Where it is, for roll-outs.
+    #[arg(long)]
+    site: Option<Name>,
+    /// Values for placeholders {{NAME}} of configurations.
+    #[arg(long = "value", value_name = "NAME=VALUE", value_delimiter = ',', value_parser = super::template::parse_value)]
+    values: Vec<(String, String)>,
+    #[command(flatten)]
+    hub: HubArg,
+}
+
+impl Enroll {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let (folder, fleet) = Folder::open(&self.hub.folder)?;
+        if self.name.as_str() == "operator" {
+            return Err(Failure::Usage(anyhow!(
+                "'operator' is the name of the operator's own credentials"
+            )));
+        }
+        let keys = folder.keys()?;
+        let credentials = keys.enroll(&self.name, Role::Router, now());
+        let known = folder.routers()?.remove(&self.name).unwrap_or_default();
+        let router = Router {
+            user: credentials.user,
+            group: self.group.or(known.group),
+            site: self.site.or(known.site),
+            values: known.values.into_iter().chain(self.values).collect(),
+        };
+        let file = folder.save_credentials(self.name.as_str(), &credentials.text)?;
+        folder.save_router(&self.name, &router)?;
+        outln!("Credentials: {}", file.display());
+        outln!(
+            "Copy them to the router as /etc/sqm/fleet.creds (only root may read it), and add to /etc/config/sqm:"
+        );
+        outln!();
+        outln!("config daemon");
+        outln!("\toption fleet_url '{}'", fleet.url);
+        outln!("\toption fleet_credentials '/etc/sqm/fleet.creds'");
+        outln!("\toption fleet_key '{}'", fleet.key);
+        if fleet.certificate_authority.is_some() {
+            outln!("\toption fleet_ca '/etc/sqm/fleet-ca.pem'");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Make the credentials of a router count no more, of one that was lost for instance.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sqm fleet revoke r1 --hub berlin && nats-server --signal reload
+
+Exit codes: 0 done, 1 the folder cannot be written, 2 wrong arguments.")]
+pub(super) struct Revoke {
+    /// The router.
+    name: Name,
+    #[command(flatten)]
+    hub: HubArg,
+}
+
+impl Revoke {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let (folder, mut fleet) = Folder::open(&self.hub.folder)?;
+        let router = folder.router(&self.name)?;
+        fleet.revoked.insert(router.user, now());
+        folder.save(&fleet)?;
+        let server = write_server(&folder, &fleet, &folder.keys()?)?;
+        outln!(
+            "{} has the revocation. Let the server read it: nats-server --signal reload",
+            server.display()
+        );
+        outln!("'sqm fleet enroll {}' makes new credentials.", self.name);
+        Ok(ExitCode::SUCCESS)
+    }
+}
