@@ -49,6 +49,19 @@ impl Draft {
         self.document.sections()
     }
 
+    /// A message for each section that is no queue, for texts that may hold nothing else.
+    pub fn other_sections(&self) -> Vec<String> {
+        let sections = self.document.sections();
+        let others = sections.iter().filter(|section| section.kind != QUEUE);
+        let message = |section: &Section<'_>| {
+            let (line, kind) = (section.line, section.kind);
+            format!(
+                "line {line}: only 'config {QUEUE}' sections are allowed here, and this is 'config {kind}'"
+            )
+        };
+        others.map(message).collect()
+    }
+
     /// The number of sections.
     pub fn section_count(&self) -> usize {
         self.document.section_count()

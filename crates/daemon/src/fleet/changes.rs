@@ -103,15 +103,10 @@ fn with_sections(own: &str, sections: &str) -> Result<String, Vec<String>> {
     let in_document = |error: &dyn std::fmt::Display| format!("the document's configuration: {error}");
     let draft = Draft::of(sections.as_bytes());
     let draft = draft.map_err(|errors| errors.iter().map(|error| in_document(error)).collect::<Vec<_>>())?;
-    let foreign = draft.sections();
-    let foreign = foreign.iter().filter(|section| section.kind != QUEUE);
-    let foreign: Vec<String> = foreign
-        .map(|section| {
-            let (line, kind) = (section.line, section.kind);
-            in_document(&format!(
-                "line {line}: only 'config {QUEUE}' sections are allowed, and this is 'config {kind}'"
-            ))
-        })
+    let foreign: Vec<String> = draft
+        .other_sections()
+        .iter()
+        .map(|error| in_document(error))
         .collect();
     if !foreign.is_empty() {
         return Err(foreign);
@@ -168,7 +163,7 @@ mod tests {
         assert_eq!(
             errors,
             [
-                "the document's configuration: line 2: only 'config queue' sections are allowed, and this is 'config daemon'"
+                "the document's configuration: line 2: only 'config queue' sections are allowed here, and this is 'config daemon'"
             ]
         );
         // Not behind a quote that is never closed, either.

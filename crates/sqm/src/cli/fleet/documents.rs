@@ -167,15 +167,9 @@ fn configuration_of(text: &str, name: &Name, router: &Router, file: &Path) -> Re
     let draft = Draft::of(filled.as_bytes())
         .map_err(|errors| errors.iter().map(|error| of_router(error)).collect::<Vec<_>>())?;
     let foreign: Vec<String> = draft
-        .sections()
+        .other_sections()
         .iter()
-        .filter(|section| section.kind != "queue")
-        .map(|section| {
-            let (line, kind) = (section.line, section.kind);
-            of_router(&format!(
-                "line {line}: a document may hold only 'config queue' sections, and this is 'config {kind}'"
-            ))
-        })
+        .map(|error| of_router(error))
         .collect();
     if !foreign.is_empty() {
         return Err(foreign);
@@ -406,7 +400,7 @@ mod tests {
         );
         let daemon = format!("{text}config daemon\n");
         assert!(
-            errors(&daemon).contains("line 7: a document may hold only"),
+            errors(&daemon).contains("line 7: only 'config queue' sections"),
             "{}",
             errors(&daemon)
         );
