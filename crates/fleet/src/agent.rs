@@ -25,7 +25,7 @@ const BUSY_S: u64 = 10;
 /// The time for the confirmation beyond the longest observation, seconds. A choice: the verdict is carried out in far less.
 const CONFIRM_MARGIN_S: u64 = 60;
 
-/// Who the router is, and whose documents it takes.
+/// The router's name, and the key of its operator.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Its name.

@@ -144,7 +144,7 @@ impl Nats {
         Ok(())
     }
 
-    /// Makes the buckets, or changes the number of their replicas: 1, or 3 with three servers.
+    /// Makes the buckets if they are missing, or changes the number of their replicas: 1, or 3 with three servers.
     ///
     /// # Errors
     /// The server's refusal.
@@ -169,10 +169,10 @@ impl Nats {
             let known = self
                 .api(&format!("STREAM.INFO.{}", stream_name(bucket)), &Value::Null)
                 .await?;
-            let verb = if known.get("error").is_some() {
-                "CREATE"
-            } else {
-                "UPDATE"
+            let verb = match known.pointer("/config/num_replicas").and_then(Value::as_u64) {
+                Some(known) if known == u64::from(replicas) => continue,
+                Some(_) => "UPDATE",
+                None => "CREATE",
             };
             let answer = self
                 .api(&format!("STREAM.{verb}.{}", stream_name(bucket)), &stream)
@@ -234,7 +234,7 @@ impl Nats {
         Ok(found)
     }
 
-    /// Writes many values, a few hundred at a time. Returns how many were written before the first error, if there is one.
+    /// Writes many values, a few hundred at a time.
     ///
     /// # Errors
     /// The first error. Values behind it may have been written.

@@ -14,8 +14,6 @@ pub enum Key {
     Report(Name),
     /// The last report of a router, again each minute: its age says when the router was heard last. Only the router writes it.
     Heartbeat(Name),
-    /// Notes of operators about a router: its group, site and hardware.
-    Router(Name),
     /// A roll-out.
     RollOut(Name),
     /// A signed document that a roll-out will hand out.
@@ -43,8 +41,6 @@ pub enum Kind {
     Report,
     /// All [`Key::Heartbeat`].
     Heartbeat,
-    /// All [`Key::Router`].
-    Router,
     /// All [`Key::RollOut`].
     RollOut,
     /// All [`Key::Draft`] of a roll-out.
@@ -60,7 +56,6 @@ impl Kind {
             Self::Desired => "cfg.".into(),
             Self::Report => "state.".into(),
             Self::Heartbeat => "alive.".into(),
-            Self::Router => "router.".into(),
             Self::RollOut => "rollout.".into(),
             Self::Draft(roll_out) => format!("draft.{roll_out}."),
             Self::Revert(roll_out) => format!("revert.{roll_out}."),
@@ -73,7 +68,6 @@ impl Kind {
             Self::Desired => Key::Desired(name),
             Self::Report => Key::Report(name),
             Self::Heartbeat => Key::Heartbeat(name),
-            Self::Router => Key::Router(name),
             Self::RollOut => Key::RollOut(name),
             Self::Draft(roll_out) => Key::Draft {
                 roll_out: roll_out.clone(),
@@ -94,7 +88,6 @@ impl fmt::Display for Key {
             Self::Desired(name) => (Kind::Desired, name),
             Self::Report(name) => (Kind::Report, name),
             Self::Heartbeat(name) => (Kind::Heartbeat, name),
-            Self::Router(name) => (Kind::Router, name),
             Self::RollOut(name) => (Kind::RollOut, name),
             Self::Draft { roll_out, router } => (Kind::Draft(roll_out.clone()), router),
             Self::Revert { roll_out, router } => (Kind::Revert(roll_out.clone()), router),

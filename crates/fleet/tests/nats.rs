@@ -41,7 +41,7 @@ async fn value(store: &Nats, key: &Key) -> Option<String> {
     Some(String::from_utf8(entry.value).expect("text"))
 }
 
-/// Waits for an event, ten seconds at most.
+/// Waits for an event, half a minute at most.
 async fn wait_for(store: &mut Nats, wanted: impl Fn(&Event) -> bool) -> Event {
     let found = tokio::time::timeout(Duration::from_secs(30), async {
         loop {

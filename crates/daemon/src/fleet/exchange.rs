@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqm_api::journal::LogKind;
-use sqm_fleet::agent::{Action, Agent};
+use sqm_fleet::agent::{Action, Agent, Ended};
 use sqm_fleet::nats::{Nats, Options};
 use sqm_fleet::report::{Outcome, Report, SCHEMA};
 use sqm_fleet::transport::{Event, Key, Store};
@@ -46,6 +46,7 @@ pub(super) fn run(options: &Options, agent: Agent, file: MemoryFile, shared: &Ar
             store,
             observer: Observer::default(),
             change: None,
+            is_read_due: false,
             waiting: VecDeque::new(),
             said: None,
         };
@@ -61,6 +62,8 @@ struct Exchange {
     observer: Observer,
     /// The change that waits for its verdict.
     change: Option<Change>,
+    /// The store is to be read at the next look.
+    is_read_due: bool,
     /// Actions that could not be carried out yet.
     waiting: VecDeque<Action>,
     /// The last message about a failure, which is not repeated.
@@ -104,6 +107,8 @@ impl Exchange {
                 }
                 () = sleep(heartbeat.saturating_duration_since(Instant::now())) => {
                     heartbeat = Instant::now() + jittered(HEARTBEAT);
+                    // A person may have changed the configuration.
+                    self.follow();
                     self.beat().await;
                 }
                 () = sleep(read_again.saturating_duration_since(Instant::now())) => {
@@ -148,10 +153,8 @@ impl Exchange {
             && let Some(ended) = changes::how_it_ended(&self.shared, &change).await
         {
             // By hand, or by the daemon because its time was up.
-            self.change = None;
-            let actions = self.agent.carried_out(ended);
+            let actions = self.ended(ended);
             self.carry_out(actions).await;
-            self.settled().await;
         }
         let links = sqm_configuration::load::links();
         for (second, load) in self.observer.seconds(monotonic(), &links, &self.shared.state_dir) {
@@ -160,6 +163,9 @@ impl Exchange {
         }
         let actions = self.agent.look(now);
         self.carry_out(actions).await;
+        if std::mem::take(&mut self.is_read_due) {
+            self.read().await;
+        }
     }
 
     /// Carries actions out, in their order. One that fails is tried again later, and those behind it wait.
@@ -199,8 +205,7 @@ impl Exchange {
                         self.waiting.push_front(action);
                         return;
                     };
-                    self.change = None;
-                    self.agent.carried_out(ended)
+                    self.ended(ended)
                 }
                 Action::Report => {
                     self.report().await;
@@ -216,10 +221,13 @@ impl Exchange {
         }
     }
 
-    /// A document is settled: a newer one may have been held up.
-    async fn settled(&mut self) {
+    /// The change has ended: the lines have the rates of the configuration that is in force now. A newer document may have been held up
+    /// by the trial, so the store is read at the next look.
+    fn ended(&mut self, ended: Ended) -> Vec<Action> {
+        self.change = None;
+        self.is_read_due = true;
         self.follow();
-        Box::pin(self.read()).await;
+        self.agent.carried_out(ended)
     }
 
     /// Observes the lines that the configuration has now.
