@@ -1,6 +1,7 @@
 //! `sqm fleet roll-out`: documents for some routers first, for the others when the first have kept them.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use super::documents::{Content, Selection, envelope, hand_out, in_store};
 use super::folder::{Fleet, Folder};
 use super::{HubArg, block_on, when};
 use crate::cli::duration;
+
+/// The wait before a server that did not answer is asked again. A choice.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Roll a configuration out step by step; it halts by itself if routers roll it back.
 #[derive(clap::Args)]
@@ -260,61 +264,68 @@ async fn seen(store: &Nats, names: &[Name]) -> Result<BTreeMap<Name, Seen>, Fail
         .collect())
 }
 
-/// Follows a roll-out until it is done or halts.
+/// Follows a roll-out until it is done or halts. A server that does not answer is waited for.
 async fn follow(store: &Nats, name: &Name) -> Result<ExitCode, Failure> {
     let mut said = String::new();
     loop {
-        let (mut roll_out, revision) = match load(store, name).await {
-            Ok(found) => found,
+        let wait = match look(store, name, &mut said).await {
+            Ok(ControlFlow::Break(code)) => return Ok(code),
+            Ok(ControlFlow::Continue(wait)) => wait,
+            // Somebody has halted it, or follows it as well.
+            Err(error) if is_changed(&error) => continue,
             Err(error) if is_passing(&error) => {
                 errln!("sqm: {error:#}; trying again");
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                continue;
+                RETRY
             }
             Err(error) => return Err(error),
         };
-        let before = roll_out.clone();
-        let step = match roll_out.progress {
-            Progress::Running { step, .. } | Progress::Halted { step, .. } => step,
-            Progress::Done | Progress::Reverted => 0,
-        };
-        let names = roll_out.routers_of(step).to_vec();
-        let seen = seen(store, &names).await?;
-        let action = roll_out.advance(&seen, when::now());
-        if let Action::HandOut(routers) = &action {
-            for router in routers {
-                let draft = Key::Draft {
-                    roll_out: name.clone(),
-                    router: router.clone(),
-                };
-                let draft = store.get(&draft).await.context("cannot read a draft")?;
-                let draft = draft.ok_or_else(|| anyhow!("the draft of {router} is missing"))?;
-                hand_out(store, router, draft.value).await?;
-            }
-            roll_out.handed_out(when::now());
-        }
-        if roll_out != before {
-            match save(store, &roll_out, revision).await {
-                // Somebody has halted it, or follows it as well.
-                Err(error) if is_changed(&error) => continue,
-                saved => saved?,
-            }
-        }
-        let line = describe(&roll_out, &seen, when::now());
-        if line != said {
-            outln!("{line}");
-            said = line;
-        }
-        match (&roll_out.progress, action) {
-            (Progress::Done | Progress::Reverted, _) => return Ok(ExitCode::SUCCESS),
-            (Progress::Halted { .. }, _) => return Ok(ExitCode::FAILURE),
-            (_, Action::Wait(until)) => {
-                let wait = until.saturating_sub(when::now()).clamp(1, 10);
-                tokio::time::sleep(Duration::from_secs(wait)).await;
-            }
-            _ => {}
-        }
+        tokio::time::sleep(wait).await;
     }
+}
+
+/// Looks at a roll-out once, and hands out what is due. Returns how long to wait before the next look, or the exit code at the end.
+async fn look(
+    store: &Nats,
+    name: &Name,
+    said: &mut String,
+) -> Result<ControlFlow<ExitCode, Duration>, Failure> {
+    let (mut roll_out, revision) = load(store, name).await?;
+    let before = roll_out.clone();
+    let step = match roll_out.progress {
+        Progress::Running { step, .. } | Progress::Halted { step, .. } => step,
+        Progress::Done | Progress::Reverted => 0,
+    };
+    let seen = seen(store, roll_out.routers_of(step)).await?;
+    let action = roll_out.advance(&seen, when::now());
+    if let Action::HandOut(routers) = &action {
+        for router in routers {
+            let draft = Key::Draft {
+                roll_out: name.clone(),
+                router: router.clone(),
+            };
+            let draft = store.get(&draft).await.context("cannot read a draft")?;
+            let draft = draft.ok_or_else(|| anyhow!("the draft of {router} is missing"))?;
+            hand_out(store, router, draft.value).await?;
+        }
+        roll_out.handed_out(when::now());
+    }
+    if roll_out != before {
+        save(store, &roll_out, revision).await?;
+    }
+    let line = describe(&roll_out, &seen, when::now());
+    if line != *said {
+        outln!("{line}");
+        *said = line;
+    }
+    Ok(match (&roll_out.progress, action) {
+        (Progress::Done | Progress::Reverted, _) => ControlFlow::Break(ExitCode::SUCCESS),
+        (Progress::Halted { .. }, _) => ControlFlow::Break(ExitCode::FAILURE),
+        (_, Action::Wait(until)) => {
+            let seconds = until.saturating_sub(when::now()).clamp(1, 10);
+            ControlFlow::Continue(Duration::from_secs(seconds))
+        }
+        _ => ControlFlow::Continue(Duration::ZERO),
+    })
 }
 
 fn is_passing(error: &Failure) -> bool {
