@@ -28,9 +28,19 @@ const HEARTBEATS: &str = "fleet_alive";
 const HISTORY: u32 = 64;
 /// The longest wait for an answer. A choice: longer than an election of a new leader among three servers usually takes.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest login, as long as the server allows (`credentials`). A server to which a whole fleet comes back is slow, and whoever gives up
+/// early makes it do its work again.
+const LOGIN: Duration = Duration::from_secs(30);
 /// How long a request still waits for its answer after the server has refused something. A choice: the answers to requests that were sent
 /// before are there by then.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
+/// How long a request that may be repeated is, when there is no answer: while servers elect a new leader, or one is started again. A choice:
+/// elections among three servers took up to 9 s.
+const INSISTENCE: Duration = Duration::from_secs(30);
+/// The longest wait for the answer to such a request. A choice: a leader that was killed never answers, and the new one must be asked.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// The pause before it is repeated; a choice.
+const PAUSE: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts to connect. A choice: a fleet comes back within a minute of its server.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// The requests that are under way at a time when many keys are read. A choice.
@@ -90,6 +100,7 @@ impl Nats {
         let mut connect = ConnectOptions::new()
             .name(&options.name)
             .custom_inbox_prefix(format!("_INBOX.{}", options.name))
+            .connection_timeout(LOGIN)
             .request_timeout(Some(PATIENCE))
             .max_reconnects(None)
             .reconnect_delay_callback(pause)
@@ -133,17 +144,6 @@ impl Nats {
         })
     }
 
-    /// Subscribes to a key: each of its new values is an [`Event::Changed`]. What is there already must be read afterwards.
-    ///
-    /// # Errors
-    /// If the connection is closed for good.
-    pub async fn subscribe(&self, key: &Key) -> Result<(), Error> {
-        let subscriber = self.client.subscribe(subject(key)).await;
-        let subscriber = subscriber.map_err(|error| Error::NoAnswer(error.to_string()))?;
-        tokio::spawn(forward(subscriber, self.sender.clone()));
-        Ok(())
-    }
-
     /// Makes the buckets if they are missing, or changes the number of their replicas: 1, or 3 with three servers.
     ///
     /// # Errors
@@ -169,10 +169,12 @@ impl Nats {
             let known = self
                 .api(&format!("STREAM.INFO.{}", stream_name(bucket)), &Value::Null)
                 .await?;
-            let verb = match known.pointer("/config/num_replicas").and_then(Value::as_u64) {
-                Some(known) if known == u64::from(replicas) => continue,
-                Some(_) => "UPDATE",
-                None => "CREATE",
+            let verb = if is_not_found(&known) {
+                "CREATE"
+            } else if checked(known)?.pointer("/config/num_replicas") == Some(&replicas.into()) {
+                continue;
+            } else {
+                "UPDATE"
             };
             let answer = self
                 .api(&format!("STREAM.{verb}.{}", stream_name(bucket)), &stream)
@@ -223,7 +225,7 @@ impl Nats {
     pub async fn get_all(&self, kind: &Kind, names: &[Name]) -> Result<Vec<(Name, Entry)>, Error> {
         let keys = names.iter().map(|name| (name.clone(), kind.key(name.clone())));
         let mut answers = futures_util::stream::iter(keys)
-            .map(|(name, key)| async move { (name, self.get(&key).await) })
+            .map(|(name, key)| async move { (name, insist(|| self.get(&key)).await) })
             .buffered(PARALLEL);
         let mut found = Vec::with_capacity(names.len());
         while let Some((name, entry)) = answers.next().await {
@@ -234,13 +236,13 @@ impl Nats {
         Ok(found)
     }
 
-    /// Writes many values, a few hundred at a time.
+    /// Writes many values, a few hundred at a time. A server that does not answer is waited for.
     ///
     /// # Errors
     /// The first error. Values behind it may have been written.
     pub async fn put_all(&self, values: Vec<(Key, Vec<u8>)>) -> Result<(), Error> {
         let mut answers = futures_util::stream::iter(values)
-            .map(|(key, value)| async move { self.put(&key, value, None).await })
+            .map(|(key, value)| async move { insist(|| self.put(&key, value.clone(), None)).await })
             .buffer_unordered(PARALLEL);
         while let Some(answer) = answers.next().await {
             answer?;
@@ -281,9 +283,18 @@ impl Nats {
             Value::Null => Vec::new(),
             question => question.to_string().into_bytes(),
         };
-        let answer = self.request(format!("$JS.API.{what}"), payload, None).await?;
-        serde_json::from_slice(&answer.payload)
-            .map_err(|error| Error::Refused(format!("an answer that is no JSON: {error}")))
+        insist(async || {
+            let answer = self
+                .request(format!("$JS.API.{what}"), payload.clone(), None)
+                .await?;
+            let answer: Value = serde_json::from_slice(&answer.payload)
+                .map_err(|error| Error::Refused(format!("an answer that is no JSON: {error}")))?;
+            match answer.pointer("/error/code").and_then(Value::as_u64) {
+                Some(code) if code >= CANNOT_NOW => checked(answer),
+                _ => Ok(answer),
+            }
+        })
+        .await
     }
 
     async fn request(
@@ -336,7 +347,7 @@ impl Store for Nats {
             Some(404) => return Ok(None),
             Some(status) if status != 200 => {
                 let why = answer.description.unwrap_or_default();
-                return Err(Error::Refused(format!("{status} {why}")));
+                return Err(error_of(status.into(), format!("{status} {why}")));
             }
             _ => {}
         }
@@ -381,6 +392,13 @@ impl Store for Nats {
     async fn publish(&self, key: &Key, value: Vec<u8>) -> Result<(), Error> {
         let sent = self.client.publish(subject(key), value.into()).await;
         sent.map_err(|error| Error::NoAnswer(error.to_string()))
+    }
+
+    async fn subscribe(&self, key: &Key) -> Result<(), Error> {
+        let subscriber = self.client.subscribe(subject(key)).await;
+        let subscriber = subscriber.map_err(|error| Error::NoAnswer(error.to_string()))?;
+        tokio::spawn(forward(subscriber, self.sender.clone()));
+        Ok(())
     }
 
     async fn next(&mut self) -> Event {
@@ -478,11 +496,41 @@ fn is_not_found(answer: &Value) -> bool {
     answer.pointer("/error/code").and_then(Value::as_u64) == Some(404)
 }
 
+/// The lowest number of errors that say that the server cannot do it now, as in HTTP: servers that elect a leader answer 503.
+const CANNOT_NOW: u64 = 500;
+
 /// The answer, if it is no error.
 fn checked(answer: Value) -> Result<Value, Error> {
+    let code = answer.pointer("/error/code").and_then(Value::as_u64);
     match answer.pointer("/error/description").and_then(Value::as_str) {
-        Some(why) => Err(Error::Refused(why.to_owned())),
+        Some(why) => Err(error_of(code.unwrap_or(0), why.to_owned())),
         None => Ok(answer),
+    }
+}
+
+fn error_of(code: u64, why: String) -> Error {
+    if code >= CANNOT_NOW {
+        Error::NoAnswer(why)
+    } else {
+        Error::Refused(why)
+    }
+}
+
+/// Repeats a request that may be repeated until it is answered.
+async fn insist<T>(request: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    let begin = tokio::time::Instant::now();
+    loop {
+        let answer = tokio::time::timeout(ATTEMPT, request()).await;
+        let answer = answer.unwrap_or_else(|_| {
+            Err(Error::NoAnswer(format!(
+                "it has said nothing for {} s",
+                ATTEMPT.as_secs()
+            )))
+        });
+        match answer {
+            Err(Error::NoAnswer(_)) if begin.elapsed() < INSISTENCE => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
     }
 }
 

@@ -141,6 +141,9 @@ pub trait Store {
     /// Writes a value without waiting for the store: telemetry, which the next one replaces.
     fn publish(&self, key: &Key, value: Vec<u8>) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Subscribes to a key: each of its new values is an [`Event::Changed`]. A value that is there already must be read afterwards.
+    fn subscribe(&self, key: &Key) -> impl Future<Output = Result<(), Error>> + Send;
+
     /// Waits for the next event.
     fn next(&mut self) -> impl Future<Output = Event> + Send;
 }

@@ -2,15 +2,18 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sqm_fleet::Name;
 use sqm_fleet::credentials::Role;
 use sqm_fleet::nats::Nats;
 use sqm_fleet::transport::{Error, Event, Key, Kind, Store};
 use support::{Server, now, programs};
+use tokio::sync::Notify;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -183,9 +186,9 @@ fn a_router_is_told_of_a_new_document_and_reads_what_it_missed() {
             Event::Changed(b"one".to_vec())
         );
         // Killed without a warning: what it had acknowledged is there when it comes back, and the router connects by itself.
-        server.kill();
+        server.program.kill();
         wait_for(&mut r1, |event| *event == Event::Disconnected).await;
-        server.restart();
+        server.program.restart();
         wait_for(&mut r1, |event| *event == Event::Connected).await;
         assert_eq!(value(&r1, &desired("r1")).await.as_deref(), Some("one"));
         drop(hub);
@@ -197,6 +200,57 @@ fn a_router_is_told_of_a_new_document_and_reads_what_it_missed() {
             wait_for(&mut r1, |event| matches!(event, Event::Changed(_))).await,
             Event::Changed(b"two".to_vec())
         );
+    });
+}
+
+/// Acknowledged writes between two kills. A choice: not a multiple of the writers, so each kill meets them at other places.
+const BETWEEN_KILLS: usize = 47;
+
+#[test]
+fn a_server_killed_ten_times_during_writes_has_every_acknowledged_document() {
+    const WRITERS: usize = 16;
+    on_each(|server, hub| async move {
+        // All of it, or the folder would go before the end.
+        let mut server = server;
+        let acknowledged = Cell::new(0);
+        let more = Notify::new();
+        let is_over = Cell::new(false);
+        let write = async |writer: usize| {
+            let mut written = Vec::new();
+            while !is_over.get() {
+                let text = format!("{writer}: {}", written.len());
+                let value = (desired(&format!("r{writer}")), text.clone().into_bytes());
+                hub.put_all(vec![value]).await.expect("acknowledged in the end");
+                written.push(text);
+                acknowledged.set(acknowledged.get() + 1);
+                more.notify_one();
+            }
+            written
+        };
+        let kill = async {
+            for kill in 1..=10 {
+                while acknowledged.get() < kill * BETWEEN_KILLS {
+                    more.notified().await;
+                }
+                // Fifteen other writers wait for their answers.
+                server.program.kill();
+                server.program.restart();
+            }
+            is_over.set(true);
+        };
+        let (written, ()) = tokio::join!(join_all((0..WRITERS).map(write)), kill);
+        for (writer, written) in written.into_iter().enumerate() {
+            let history = hub.history(&desired(&format!("r{writer}"))).await;
+            let mut found = history
+                .expect("an answer")
+                .into_iter()
+                .map(|entry| String::from_utf8(entry.value).expect("text"));
+            // One whose acknowledgement was lost is written again, so a value may be there twice.
+            for text in &written {
+                assert!(found.any(|found| found == *text), "{text} of {}", written.len());
+            }
+            assert!(found.all(|found| Some(&found) == written.last()));
+        }
     });
 }
 

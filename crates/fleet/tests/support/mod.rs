@@ -1,4 +1,8 @@
 //! Real servers for tests: Debian's nats-server and a current one.
+#![allow(dead_code, reason = "each test program uses its part of this module")]
+
+pub(crate) mod agents;
+pub(crate) mod process;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +16,8 @@ use sqm_fleet::Name;
 use sqm_fleet::credentials::{Keys, Role};
 use sqm_fleet::nats::{Nats, Options};
 use tempfile::TempDir;
+
+use process::Process;
 
 /// The programs, by `lab/nats-server.sh`, which installs them. A test that cannot have both fails.
 pub(crate) fn programs() -> &'static [PathBuf] {
@@ -37,33 +43,27 @@ pub(crate) fn programs() -> &'static [PathBuf] {
     &PROGRAMS
 }
 
-/// A server with the keys of a fleet. It ends with this value.
-pub(crate) struct Server {
+/// A running nats-server. It ends with this value.
+pub(crate) struct Program {
     program: PathBuf,
-    folder: TempDir,
-    pub(crate) keys: Keys,
+    configuration: PathBuf,
     child: Child,
     pub(crate) port: u16,
 }
 
-impl Server {
-    pub(crate) fn start(program: &Path) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let keys = Keys::generate();
-        write_configuration(folder.path(), 0, &keys, &BTreeMap::new());
-        let (child, port) = run(program, folder.path());
-        // A server that is started again has the same port, as its clients expect.
-        write_configuration(folder.path(), port, &keys, &BTreeMap::new());
+impl Program {
+    /// Starts it. `ports_file_dir` in its configuration must be the folder of the configuration.
+    pub(crate) fn start(program: &Path, configuration: &Path) -> Self {
+        let (child, port) = run(program, configuration);
         Self {
             program: program.to_owned(),
-            folder,
-            keys,
+            configuration: configuration.to_owned(),
             child,
             port,
         }
     }
 
-    /// Kills the server as a loss of power of the program does.
+    /// Kills it without a warning.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it was killed");
@@ -71,14 +71,49 @@ impl Server {
 
     /// Starts it again, with what its disk holds.
     pub(crate) fn restart(&mut self) {
-        (self.child, self.port) = run(&self.program, self.folder.path());
+        (self.child, self.port) = run(&self.program, &self.configuration);
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server with the keys of a fleet. It ends with this value.
+pub(crate) struct Server {
+    folder: TempDir,
+    pub(crate) keys: Keys,
+    pub(crate) program: Program,
+}
+
+impl Server {
+    pub(crate) fn start(program: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let keys = Keys::generate();
+        let configuration = write_configuration(folder.path(), 0, &keys, &BTreeMap::new());
+        let program = Program::start(program, &configuration);
+        // A server that is started again has the same port, as its clients expect.
+        write_configuration(folder.path(), program.port, &keys, &BTreeMap::new());
+        Self {
+            folder,
+            keys,
+            program,
+        }
     }
 
     /// Starts it again with credentials of these users revoked.
     pub(crate) fn restart_without(&mut self, revoked: &BTreeMap<String, u64>) {
-        self.kill();
-        write_configuration(self.folder.path(), self.port, &self.keys, revoked);
-        self.restart();
+        self.program.kill();
+        write_configuration(self.folder.path(), self.program.port, &self.keys, revoked);
+        self.program.restart();
     }
 
     pub(crate) fn options(&self, name: &str, role: Role) -> Options {
@@ -87,7 +122,7 @@ impl Server {
         let file = self.folder.path().join(format!("{name}.creds"));
         fs::write(&file, credentials.text).expect("a file");
         Options {
-            url: format!("nats://127.0.0.1:{}", self.port),
+            url: format!("nats://127.0.0.1:{}", self.program.port),
             credentials: Some(file),
             certificate_authority: None,
             name: name.to_string(),
@@ -101,13 +136,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 pub(crate) fn now() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -115,7 +143,7 @@ pub(crate) fn now() -> u64 {
         .as_secs()
 }
 
-fn write_configuration(folder: &Path, port: u16, keys: &Keys, revoked: &BTreeMap<String, u64>) {
+fn write_configuration(folder: &Path, port: u16, keys: &Keys, revoked: &BTreeMap<String, u64>) -> PathBuf {
     let text = format!(
         "listen: \"127.0.0.1:{}\"\nserver_name: hub\nports_file_dir: \"{folder}\"\n\
          jetstream {{ store_dir: \"{folder}/store\" }}\n{}",
@@ -127,14 +155,17 @@ fn write_configuration(folder: &Path, port: u16, keys: &Keys, revoked: &BTreeMap
         keys.server_part(now(), revoked),
         folder = folder.display(),
     );
-    fs::write(folder.join("server.conf"), text).expect("a file");
+    let file = folder.join("server.conf");
+    fs::write(&file, text).expect("a file");
+    file
 }
 
-fn run(program: &Path, folder: &Path) -> (Child, u16) {
+fn run(program: &Path, configuration: &Path) -> (Child, u16) {
+    let folder = configuration.parent().expect("a file in a folder");
     let log = fs::File::create(folder.join("log")).expect("a file");
     let mut child = Command::new(program)
         .arg("--config")
-        .arg(folder.join("server.conf"))
+        .arg(configuration)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
