@@ -35,42 +35,44 @@ pub(super) fn run(options: &Options, agent: Agent, file: MemoryFile, shared: &Ar
         Err(error) => return log(shared, format!("the fleet's thread cannot run: {error}")),
     };
     runtime.block_on(async {
-        let store = match Nats::connect(options).await {
-            Ok(store) => store,
-            Err(error) => return log(shared, format!("no connection to the fleet is possible: {error}")),
-        };
-        let mut exchange = Exchange {
-            agent,
-            file,
-            shared: Arc::clone(shared),
-            store,
-            observer: Observer::default(),
-            change: None,
-            is_read_due: false,
-            waiting: VecDeque::new(),
-            said: None,
-        };
-        exchange.run().await;
+        match Nats::connect(options).await {
+            Ok(store) => Exchange::new(agent, file, Arc::clone(shared), store).run().await,
+            Err(error) => log(shared, format!("no connection to the fleet is possible: {error}")),
+        }
     });
 }
 
-struct Exchange {
+struct Exchange<S> {
     agent: Agent,
     file: MemoryFile,
     shared: Arc<Shared>,
-    store: Nats,
+    store: S,
     observer: Observer,
     /// The change that waits for its verdict.
     change: Option<Change>,
-    /// The store is to be read at the next look.
-    is_read_due: bool,
+    /// When the store is to be read again, if there is a reason.
+    read_at: Option<Instant>,
     /// Actions that could not be carried out yet.
     waiting: VecDeque<Action>,
     /// The last message about a failure, which is not repeated.
     said: Option<String>,
 }
 
-impl Exchange {
+impl<S: Store> Exchange<S> {
+    fn new(agent: Agent, file: MemoryFile, shared: Arc<Shared>, store: S) -> Self {
+        Self {
+            agent,
+            file,
+            shared,
+            store,
+            observer: Observer::default(),
+            change: None,
+            read_at: None,
+            waiting: VecDeque::new(),
+            said: None,
+        }
+    }
+
     async fn run(&mut self) {
         let router = self.agent.router().clone();
         if let Err(error) = self.store.subscribe(&Key::Desired(router)).await {
@@ -107,9 +109,7 @@ impl Exchange {
                 }
                 () = sleep(heartbeat.saturating_duration_since(Instant::now())) => {
                     heartbeat = Instant::now() + jittered(HEARTBEAT);
-                    // A person may have changed the configuration.
-                    self.follow();
-                    self.beat().await;
+                    self.on_minute().await;
                 }
                 () = sleep(read_again.saturating_duration_since(Instant::now())) => {
                     read_again = Instant::now() + jittered(READ_AGAIN);
@@ -125,7 +125,10 @@ impl Exchange {
         match self.store.get(&key).await {
             Ok(Some(entry)) => self.receive(&entry.value).await,
             Ok(None) => {}
-            Err(error) => self.fail(format!("the document cannot be read: {error}")),
+            Err(error) => {
+                self.fail(format!("the document cannot be read: {error}"));
+                self.read_at = Some(Instant::now() + RETRY);
+            }
         }
     }
 
@@ -163,9 +166,15 @@ impl Exchange {
         }
         let actions = self.agent.look(now);
         self.carry_out(actions).await;
-        if std::mem::take(&mut self.is_read_due) {
+        if self.read_at.take_if(|at| *at <= Instant::now()).is_some() {
             self.read().await;
         }
+    }
+
+    async fn on_minute(&mut self) {
+        // A person may have changed the configuration.
+        self.follow();
+        self.beat().await;
     }
 
     /// Carries actions out, in their order. One that fails is tried again later, and those behind it wait.
@@ -225,7 +234,7 @@ impl Exchange {
     /// by the trial, so the store is read at the next look.
     fn ended(&mut self, ended: Ended) -> Vec<Action> {
         self.change = None;
-        self.is_read_due = true;
+        self.read_at = Some(Instant::now());
         self.follow();
         self.agent.carried_out(ended)
     }
@@ -350,3 +359,6 @@ fn jittered(period: Duration) -> Duration {
         .map_or(0, |since| since.subsec_nanos() % 1000);
     period - period / 10 * part / 1000
 }
+
+#[cfg(test)]
+mod tests;
