@@ -19,6 +19,9 @@ use crate::name::Name;
 /// tries again, which lasts longer.
 const LOGIN_S: u32 = 30;
 
+/// The port at which servers of a cluster reach each other, as in NATS' documentation.
+const CLUSTER_PORT: u16 = 6222;
+
 /// The secret keys of a fleet. Whoever has them can make credentials for it. They sign no documents.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,6 +141,23 @@ impl Keys {
         format!(
             "authorization {{ timeout: {LOGIN_S} }}\noperator: {operator_token}\nsystem_account: {system}\nresolver: MEMORY\nresolver_preload: {{\n  \
              {account}: {account_token}\n  {system}: {system_token}\n}}\n"
+        )
+    }
+
+    /// The part of a server's configuration that joins it with the servers on these hosts to a cluster. They accept each other by a password
+    /// that is drawn from the keys. `tls` has the files of the encryption between them.
+    pub fn cluster_part(&self, hosts: &[String], tls: Option<&str>) -> String {
+        let password = Sha512_256::digest(["sqm-fleet-cluster\n", &self.system].concat());
+        let password = BASE32_NOPAD.encode(&password);
+        let tls = tls.map_or_else(String::new, |tls| format!("  tls {{\n{tls}  }}\n"));
+        let routes: String = hosts
+            .iter()
+            .map(|host| format!("    \"nats://servers:{password}@{host}:{CLUSTER_PORT}\"\n"))
+            .collect();
+        // Routers have the addresses of all servers already. Those that the servers find out may not be reachable for them.
+        format!(
+            "cluster {{\n  name: fleet\n  listen: \"0.0.0.0:{CLUSTER_PORT}\"\n  no_advertise: true\n  authorization {{ user: servers, password: \
+             \"{password}\", timeout: {LOGIN_S} }}\n{tls}  routes: [\n{routes}  ]\n}}\n"
         )
     }
 

@@ -18,7 +18,7 @@ const SECRET: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
 /// Names of files that hold secrets.
-const SECRETS: &str = "keys.json\ndocuments.seed\n*.creds\n";
+const SECRETS: &str = "keys.json\ndocuments.seed\n*.creds\nserver-*.conf\n";
 
 /// `fleet.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,11 +34,25 @@ pub(super) struct Fleet {
     pub(super) key: String,
     /// How many servers have a copy of each value: 1 or 3.
     pub(super) replicas: u8,
-    /// The configuration of the server without the part for this fleet.
+    /// The configuration of each server without its name and the part for this fleet.
     pub(super) server: String,
+    /// The servers, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cluster: Option<Cluster>,
     /// Public keys of users whose credentials do not count any more, and since when, seconds since 1970 (UTC).
     #[serde(default)]
     pub(super) revoked: BTreeMap<String, u64>,
+}
+
+/// Servers that keep copies of the same values.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cluster {
+    /// Their hosts.
+    pub(super) hosts: Vec<String>,
+    /// The encryption between them, in the form of their configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) tls: Option<String>,
 }
 
 /// `routers/NAME.json`.
@@ -176,9 +190,10 @@ impl Folder {
         Ok(self.0.join(file))
     }
 
-    pub(super) fn save_server(&self, text: &str) -> Result<PathBuf, Failure> {
-        self.write("server.conf", SECRET, text.as_bytes())?;
-        Ok(self.0.join("server.conf"))
+    /// Writes a server's configuration, and returns its path.
+    pub(super) fn save_server(&self, file: &str, text: &str) -> Result<PathBuf, Failure> {
+        self.write(file, SECRET, text.as_bytes())?;
+        Ok(self.0.join(file))
     }
 
     /// Connects to the servers as the operator.

@@ -13,7 +13,7 @@ use sqm_fleet::signed::SigningKey;
 use sqm_process::Failure;
 
 use super::HubArg;
-use super::folder::{Fleet, Folder, Router};
+use super::folder::{Cluster, Fleet, Folder, Router};
 use super::when::now;
 
 /// Make the folder of a fleet: keys, and a configuration for nats-server.
@@ -33,6 +33,8 @@ enum HubCommand {
 #[command(after_help = "Examples:
   sqm fleet hub init berlin --url tls://hub.example.net:4222 --certificate hub.pem --private-key hub.key
   sqm fleet hub init lab --url nats://10.0.0.1:4222              without encryption, for a trial
+  sqm fleet hub init big --url tls://a.example.net,tls://b.example.net,tls://c.example.net --cluster a.example.net,b.example.net,c.example.net \
+    --certificate hub.pem --private-key hub.key                  three servers, of which one may fail
   nats-server --config berlin/server.conf                        nats-server 2.9 or later, on the hub
 
 Exit codes: 0 done, 1 the folder cannot be written, 2 wrong arguments.")]
@@ -58,9 +60,9 @@ struct Init {
     /// The certificate authority by which routers know the server, PEM, if it is one of your own.
     #[arg(long, value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
-    /// How many servers keep a copy of each value: 1, or 3 with three servers or more.
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = ["1", "3"])]
-    replicas: String,
+    /// Three or five servers instead of one: their hosts as they reach each other, at port 6222. Three of them have a copy of each value.
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', value_parser = host)]
+    cluster: Vec<String>,
 }
 
 impl Hub {
@@ -82,38 +84,34 @@ impl Init {
             Some(&self.store),
             self.certificate.as_ref(),
             self.private_key.as_ref(),
+            self.certificate_authority.as_ref(),
         ]
         .into_iter()
         .flatten()
         {
             quotable(path)?;
         }
-        let tls = match (&self.certificate, &self.private_key) {
-            (Some(certificate), Some(key)) => format!(
-                "tls {{\n  cert_file: \"{}\"\n  key_file: \"{}\"\n}}\n",
-                certificate.display(),
-                key.display()
-            ),
-            _ => String::new(),
-        };
+        let cluster = cluster(&self)?;
+        let tls = tls(&self).map_or_else(String::new, |tls| format!("tls {{\n{tls}}}\n"));
         let (keys, signing) = (Keys::generate(), SigningKey::generate());
         let fleet = Fleet {
             version: 1,
             url: self.url,
             certificate_authority: self.certificate_authority,
             key: signing.public().to_string(),
-            replicas: if self.replicas == "3" { 3 } else { 1 },
+            replicas: if cluster.is_some() { 3 } else { 1 },
             server: format!(
-                "listen: \"{}\"\nserver_name: hub\njetstream {{\n  store_dir: \"{}\"\n}}\n{tls}",
+                "listen: \"{}\"\njetstream {{\n  store_dir: \"{}\"\n}}\n{tls}",
                 self.listen,
                 self.store.display()
             ),
+            cluster,
             revoked: BTreeMap::new(),
         };
         let folder = Folder::create(&self.folder, &fleet, &keys, &signing)?;
         let operator: Name = "operator".parse().expect("a name");
         folder.save_credentials("operator", &keys.enroll(&operator, Role::Operator, now()).text)?;
-        let server = write_server(&folder, &fleet, &keys)?;
+        let servers = write_servers(&folder, &fleet, &keys)?;
         if fleet.url.contains("nats://") {
             errln!(
                 "sqm: warning: nats:// is not encrypted: whoever is on the way can read every configuration. Documents are signed all the \
@@ -121,10 +119,9 @@ impl Init {
             );
         }
         outln!("Made {}.", self.folder.display());
-        outln!(
-            "  Start the server:     nats-server --config {}",
-            server.display()
-        );
+        for (host, file) in servers {
+            outln!("  Start {host}:     nats-server --config {}", file.display());
+        }
         outln!(
             "  Add a router:         sqm fleet enroll NAME --hub {}",
             self.folder.display()
@@ -149,12 +146,69 @@ fn quotable(path: &Path) -> Result<(), Failure> {
     })
 }
 
-fn write_server(folder: &Folder, fleet: &Fleet, keys: &Keys) -> Result<PathBuf, Failure> {
-    let part = keys.server_part(now(), &fleet.revoked);
-    folder.save_server(&format!(
-        "# Made by 'sqm fleet'. 'sqm fleet revoke' writes it anew.\n{}{part}",
-        fleet.server
+/// The host of a server: a name or an IPv4 address. It is also the server's name and a part of its file's.
+fn host(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    if text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' is no host: give a name or an IPv4 address, without a port"
+        ))
+    }
+}
+
+/// The encryption of a listener.
+fn tls(args: &Init) -> Option<String> {
+    let (certificate, key) = (args.certificate.as_ref()?, args.private_key.as_ref()?);
+    Some(format!(
+        "  cert_file: \"{}\"\n  key_file: \"{}\"\n",
+        certificate.display(),
+        key.display()
     ))
+}
+
+fn cluster(args: &Init) -> Result<Option<Cluster>, Failure> {
+    let mut hosts = args.cluster.clone();
+    hosts.sort();
+    hosts.dedup();
+    match hosts.len() {
+        0 => Ok(None),
+        3 | 5 if hosts.len() == args.cluster.len() => {
+            let authority = args.certificate_authority.as_ref();
+            let authority =
+                authority.map_or_else(String::new, |file| format!("  ca_file: \"{}\"\n", file.display()));
+            let tls = tls(args).map(|tls| format!("{tls}{authority}"));
+            Ok(Some(Cluster { hosts, tls }))
+        }
+        _ => Err(Failure::Usage(anyhow!(
+            "--cluster needs three or five different hosts: a cluster writes while more than half of its servers are there"
+        ))),
+    }
+}
+
+/// Writes the configuration of each server: its host and its file.
+fn write_servers(folder: &Folder, fleet: &Fleet, keys: &Keys) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let part = keys.server_part(now(), &fleet.revoked);
+    let text = |name: &str, cluster: &str| {
+        format!(
+            "# Made by 'sqm fleet'. 'sqm fleet revoke' writes it anew.\nserver_name: \"{name}\"\n{}{cluster}{part}",
+            fleet.server
+        )
+    };
+    let Some(cluster) = &fleet.cluster else {
+        let file = folder.save_server("server.conf", &text("hub", ""))?;
+        return Ok(vec![("the server".into(), file)]);
+    };
+    let routes = keys.cluster_part(&cluster.hosts, cluster.tls.as_deref());
+    cluster
+        .hosts
+        .iter()
+        .map(|host| {
+            let file = folder.save_server(&format!("server-{host}.conf"), &text(host, &routes))?;
+            Ok((host.clone(), file))
+        })
+        .collect()
 }
 
 /// Add a router: make its credentials.
@@ -237,11 +291,12 @@ impl Revoke {
         let router = folder.router(&self.name)?;
         fleet.revoked.insert(router.user, now());
         folder.save(&fleet)?;
-        let server = write_server(&folder, &fleet, &folder.keys()?)?;
-        outln!(
-            "{} has the revocation. Let the server read it: nats-server --signal reload",
-            server.display()
-        );
+        for (host, file) in write_servers(&folder, &fleet, &folder.keys()?)? {
+            outln!(
+                "{} has the revocation. Let {host} read it: nats-server --signal reload",
+                file.display()
+            );
+        }
         outln!("'sqm fleet enroll {}' makes new credentials.", self.name);
         Ok(ExitCode::SUCCESS)
     }
