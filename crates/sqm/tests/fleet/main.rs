@@ -2,6 +2,10 @@
 
 mod cluster;
 mod hub;
+mod kills;
+mod proxy;
 
 #[path = "../../../fleet/tests/support/mod.rs"]
 mod servers;
+#[path = "../support/mod.rs"]
+mod support;

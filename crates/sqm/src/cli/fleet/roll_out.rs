@@ -235,15 +235,13 @@ async fn load(store: &Nats, name: &Name) -> Result<(RollOut, u64), Failure> {
     Ok((roll_out, entry.revision))
 }
 
-async fn save(store: &Nats, roll_out: &RollOut, expected: u64) -> Result<(), Failure> {
+/// Writes a roll-out unless somebody else has written it meanwhile. Returns the store's number of this write.
+async fn save(store: &Nats, roll_out: &RollOut, expected: u64) -> Result<u64, Failure> {
     let text = serde_json::to_vec(roll_out).context("writing JSON")?;
     let written = store
         .put(&Key::RollOut(roll_out.name.clone()), text, Some(expected))
         .await;
-    written
-        .context("cannot write the roll-out")
-        .map(drop)
-        .map_err(Failure::from)
+    Ok(written.context("cannot write the roll-out")?)
 }
 
 /// The last reports of these routers.
@@ -289,7 +287,7 @@ async fn look(
     name: &Name,
     said: &mut String,
 ) -> Result<ControlFlow<ExitCode, Duration>, Failure> {
-    let (mut roll_out, revision) = load(store, name).await?;
+    let (mut roll_out, mut revision) = load(store, name).await?;
     let before = roll_out.clone();
     let step = match roll_out.progress {
         Progress::Running { step, .. } | Progress::Halted { step, .. } => step,
@@ -298,6 +296,8 @@ async fn look(
     let seen = seen(store, roll_out.routers_of(step)).await?;
     let action = roll_out.advance(&seen, when::now());
     if let Action::HandOut(routers) = &action {
+        // Fails if somebody has halted the roll-out since it was read: then no document of this step is handed out.
+        revision = save(store, &roll_out, revision).await?;
         for router in routers {
             let draft = Key::Draft {
                 roll_out: name.clone(),
