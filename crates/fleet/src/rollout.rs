@@ -245,7 +245,7 @@ impl Daily {
         if is_open {
             at
         } else {
-            at + u64::from((self.from_s + DAY_S - time) % DAY_S)
+            at.saturating_add(u64::from((self.from_s + DAY_S - time) % DAY_S))
         }
     }
 }
@@ -275,13 +275,21 @@ impl RollOut {
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let found: Self =
             serde_json::from_slice(bytes).map_err(|error| format!("it is no roll-out: {error}"))?;
-        if found.schema == SCHEMA {
-            Ok(found)
-        } else {
-            Err(format!(
+        if found.schema != SCHEMA {
+            return Err(format!(
                 "its schema is '{}', and this version of sqm reads '{SCHEMA}'",
                 found.schema
-            ))
+            ));
+        }
+        found.rules.check()?;
+        match found.progress {
+            Progress::Running { step, .. } | Progress::Halted { step, .. } if step > found.step_count() => {
+                Err(format!(
+                    "it is in step {step} of {}, counted from 0",
+                    found.step_count()
+                ))
+            }
+            _ => Ok(found),
         }
     }
 
@@ -408,17 +416,18 @@ impl RollOut {
             return Action::Nothing;
         }
         if standings.values().any(|&standing| standing == Standing::Busy) {
-            return Action::Wait(now + LOOK_S);
+            return Action::Wait(now.saturating_add(LOOK_S));
         }
         let settled = settled_unix_s.unwrap_or(now);
         let is_last = step + 1 == self.step_count();
-        if !is_last && now < settled.saturating_add(self.rules.hold_s) {
+        let held = settled.saturating_add(self.rules.hold_s);
+        if !is_last && now < held {
             self.progress = Progress::Running {
                 step,
                 since_unix_s,
                 settled_unix_s: Some(settled),
             };
-            return Action::Wait((settled + self.rules.hold_s).min(now + LOOK_S));
+            return Action::Wait(held.min(now.saturating_add(LOOK_S)));
         }
         self.begin(step + 1);
         self.advance(seen, now)
