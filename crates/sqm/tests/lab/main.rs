@@ -9,6 +9,7 @@ mod end;
 pub(crate) mod faults;
 pub(crate) mod files;
 mod fleet;
+pub(crate) mod fleet_kill;
 pub(crate) mod measure;
 mod output;
 mod own_scripts;

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod faults;
 mod files;
+mod fleet;
 mod guide;
 mod measure;
 mod rows;
