@@ -4,7 +4,6 @@ mod support;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -12,7 +11,7 @@ use sqm_fleet::Name;
 use sqm_fleet::credentials::Role;
 use sqm_fleet::nats::Nats;
 use sqm_fleet::transport::{Error, Event, Key, Kind, Store};
-use support::{Server, now, programs};
+use support::{now, on_each};
 use tokio::sync::Notify;
 
 fn name(text: &str) -> Name {
@@ -21,22 +20,6 @@ fn name(text: &str) -> Name {
 
 fn desired(router: &str) -> Key {
     Key::Desired(name(router))
-}
-
-/// Runs a test on each server, with the operator's connection and the buckets made.
-fn on_each<F: Future<Output = ()>>(test: impl Fn(Server, Nats) -> F) {
-    for program in programs() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let server = Server::start(program);
-            let hub = server.connect("hub", Role::Operator).await;
-            hub.make_buckets(1).await.expect("buckets");
-            test(server, hub).await;
-        });
-    }
 }
 
 async fn value(store: &Nats, key: &Key) -> Option<String> {

@@ -380,6 +380,23 @@ fn rules_that_cannot_work_are_named() {
 }
 
 #[test]
+fn a_roll_out_that_cannot_be_is_refused_when_it_is_read() {
+    let fleet = Fleet::new(20, a_tenth());
+    let refused = |change: &dyn Fn(&mut RollOut)| {
+        let mut roll_out = fleet.roll_out.clone();
+        change(&mut roll_out);
+        RollOut::parse(&serde_json::to_vec(&roll_out).expect("plain data"))
+    };
+    assert!(refused(&|_| {}).is_ok());
+    let said = refused(&|roll_out| roll_out.begin(3));
+    assert_eq!(said, Err("it is in step 3 of 2, counted from 0".into()));
+    let said = refused(&|roll_out| roll_out.rules.silent_s = 1).expect_err("refused");
+    assert!(said.contains("60 s"), "{said}");
+    let said = refused(&|roll_out| roll_out.schema = "sqm-fleet-rollout/2".into()).expect_err("refused");
+    assert!(said.contains("sqm-fleet-rollout/2"), "{said}");
+}
+
+#[test]
 fn a_roll_out_without_routers_is_done() {
     let mut fleet = Fleet::new(0, Rules::default());
     assert_eq!(fleet.after(0, &[]), Action::Nothing);

@@ -43,6 +43,22 @@ pub(crate) fn programs() -> &'static [PathBuf] {
     &PROGRAMS
 }
 
+/// Runs a test on each server, with the operator's connection and the buckets made.
+pub(crate) fn on_each<F: Future<Output = ()>>(test: impl Fn(Server, Nats) -> F) {
+    for program in programs() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let server = Server::start(program);
+            let hub = server.connect("hub", Role::Operator).await;
+            hub.make_buckets(1).await.expect("buckets");
+            test(server, hub).await;
+        });
+    }
+}
+
 /// A running nats-server. It ends with this value.
 pub(crate) struct Program {
     program: PathBuf,
