@@ -34,8 +34,8 @@ const LOGIN: Duration = Duration::from_secs(30);
 /// How long a request still waits for its answer after the server has refused something. A choice: the answers to requests that were sent
 /// before are there by then.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
-/// How long a request that may be repeated is, when there is no answer: while servers elect a new leader, or one is started again. A choice:
-/// elections among three servers took up to 9 s.
+/// A request that may be repeated is repeated for this long if there is no answer, because servers elect a new leader or one is started
+/// again. A choice: elections among three servers took up to 7 s.
 const INSISTENCE: Duration = Duration::from_secs(30);
 /// The longest wait for the answer to such a request. A choice: a leader that was killed never answers, and the new one must be asked.
 const ATTEMPT: Duration = Duration::from_secs(3);
@@ -510,7 +510,7 @@ fn checked(answer: Value) -> Result<Value, Error> {
 
 fn error_of(code: u64, why: String) -> Error {
     if code >= CANNOT_NOW {
-        Error::NoAnswer(why)
+        Error::NoAnswer(format!("it cannot do it now: {why}"))
     } else {
         Error::Refused(why)
     }
