@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use rustix::net::sockopt::socket_peercred;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -25,7 +24,8 @@ use super::shared::Shared;
 use routes::Peer;
 pub(super) use routes::set_admin;
 use sqm_http::{
-    ACCEPT_RETRY, BACKLOG, ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, Server, WriteTimeout,
+    ACCEPT_RETRY, BACKLOG, ConnectionSlot, ConnectionTable, KEEP_ALIVE_INTERVAL, Limits, Server, Stream,
+    WriteTimeout,
 };
 use sqm_process::descriptors;
 use tracing::warn;
@@ -136,6 +136,9 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()
         .map(drop)
 }
 
+/// Opens an accepted connection. It is called in the runtime.
+type Open = Box<dyn FnOnce() -> std::io::Result<Box<dyn Stream>> + Send>;
+
 /// Accepts connections and starts a task for each of them.
 struct Acceptor {
     shared: Arc<Shared>,
@@ -154,10 +157,11 @@ impl Acceptor {
             let user = socket_peercred(&stream).map(|credentials| credentials.uid.as_raw());
             let peer = Peer::of_user(user.ok());
             let table = if peer.is_admin() { &admins } else { &readers };
-            self.admit(table, peer, move || {
+            let open = move || -> std::io::Result<Box<dyn Stream>> {
                 stream.set_nonblocking(true)?;
-                tokio::net::UnixStream::from_std(stream)
-            });
+                Ok(Box::new(tokio::net::UnixStream::from_std(stream)?))
+            };
+            self.admit(table, peer, Box::new(open));
         }
     }
 
@@ -168,7 +172,7 @@ impl Acceptor {
         let table = ConnectionTable::new(METRICS);
         for accepted in 1.. {
             match listener.accept().await {
-                Ok((stream, _)) => self.admit(&table, Peer::Metrics, || Ok(stream)),
+                Ok((stream, _)) => self.admit(&table, Peer::Metrics, Box::new(|| Ok(Box::new(stream)))),
                 Err(_) => {
                     table.evict_idle();
                     tokio::time::sleep(ACCEPT_RETRY).await;
@@ -182,12 +186,7 @@ impl Acceptor {
     }
 
     /// Starts a task that serves the connection, unless `table` admits no more connections.
-    fn admit<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-        &self,
-        table: &Arc<ConnectionTable<Option<u32>>>,
-        peer: Peer,
-        open: impl FnOnce() -> std::io::Result<S> + Send + 'static,
-    ) {
+    fn admit(&self, table: &Arc<ConnectionTable<Option<u32>>>, peer: Peer, open: Open) {
         let evicted = Arc::new(Notify::new());
         let Some(slot) = table.admit(peer.user(), &evicted) else {
             return;
@@ -228,8 +227,8 @@ fn clear(socket: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve_one<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
+async fn serve_one(
+    stream: Box<dyn Stream>,
     shared: Arc<Shared>,
     peer: Peer,
     slot: ConnectionSlot<Option<u32>>,

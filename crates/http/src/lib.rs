@@ -9,6 +9,7 @@ mod body;
 mod connection_limit;
 mod router;
 mod server;
+mod stream;
 mod write_timeout;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use body::ResponseBody;
 pub use connection_limit::{ConnectionSlot, ConnectionTable, Limits, Permit};
 pub use router::{Found, Row, find};
 pub use server::{ACCEPT_RETRY, BACKLOG, Server};
+pub use stream::Stream;
 pub use write_timeout::WriteTimeout;
 
 /// The longest silence on an event stream: the server then sends [`KEEP_ALIVE`], so that a write fails if the client is gone.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sqm_measure::tls::Certificate;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use super::{compare, handler, sampling};
 use crate::app_state::AppState;
 use tracing::info;
 
-use sqm_http::{ACCEPT_RETRY, BACKLOG, Server, WriteTimeout};
+use sqm_http::{ACCEPT_RETRY, BACKLOG, Server, Stream, WriteTimeout};
 
 /// Pauses per second while new connections evict others. Our choice.
 const HASTE: usize = 40;
@@ -122,21 +122,17 @@ async fn converse(
     let _ = socket.set_tcp_nodelay(true);
     let stream = WriteTimeout::new(stream, UNTAKEN);
     match acceptor {
-        None => listen(state, stream, connection).await,
+        None => listen(state, Box::new(stream), connection).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                listen(state, stream, connection).await;
+                listen(state, Box::new(stream), connection).await;
             }
         }
     }
 }
 
 /// Waits for the first bytes, and serves requests from then on.
-async fn listen<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    state: Arc<AppState>,
-    stream: S,
-    connection: ClientConnection,
-) {
+async fn listen(state: Arc<AppState>, stream: Box<dyn Stream>, connection: ClientConnection) {
     let mut stream = BufReader::with_capacity(AHEAD, stream);
     let received = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
     let has_begun = matches!(received, Ok(Ok(bytes)) if !bytes.is_empty());
