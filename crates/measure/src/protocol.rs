@@ -35,6 +35,8 @@
 //! UDP: probe of no test, token      ⇄  echo, with a newer token
 //! ```
 
+mod reply;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sqm_core::direction::Direction;
 
@@ -120,7 +122,7 @@ pub enum Request {
 
 /// A message from the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "reply", rename_all = "snake_case")]
+#[serde(tag = "reply", rename_all = "snake_case", try_from = "reply::Fields")]
 pub enum Reply {
     /// Asks the client to prove that it knows the secret.
     Challenge {
