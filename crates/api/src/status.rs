@@ -195,7 +195,7 @@ pub struct ReflectorStatus {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sqm_kernel::netlink::statistics::{CakeStatistics, Statistics, TinStatistics};
+    use sqm_kernel::netlink::statistics::{Statistics, TinStatistics};
 
     use super::*;
 
@@ -205,12 +205,10 @@ mod tests {
             sent_bytes: u64::MAX,
             ..Statistics::default()
         };
-        let mut cake = serde_json::to_value(CakeStatistics {
-            tins: vec![TinStatistics::default()],
-            ..CakeStatistics::default()
-        })
-        .unwrap();
-        cake["tin_names"] = json!(["Tin 0"]);
+        let cake = json!({
+            "tin_names": ["Tin 0"], "memory_used_bytes": 1, "memory_limit_bytes": 2, "capacity_estimate_bits_per_sec": 3,
+            "network_size_bytes": [40, 1500], "adjusted_size_bytes": [84, 1518], "tins": [TinStatistics::default()],
+        });
         let qdisc = json!({"handle": "1:", "parent": null, "kind": "cake", "spec": null, "statistics": statistics, "cake": cake});
         let direction = json!({
             "device": "wan0", "kind": "cake", "rate_bits_per_sec": 10_000_000, "drops": 1, "marks": 0, "backlog_bytes": 0,

@@ -8,7 +8,7 @@ use Kind::{Counter, Gauge, Info};
 
 use sqm_api::status::{AutorateDirection, AutorateStatus, Device, Health, Interface, State, Status};
 use sqm_kernel::netlink::statistics::{CakeStatistics, FqCodelStatistics, Statistics, TinStatistics};
-use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStatus};
+use sqm_kernel::status::{ClassStatus, DirectionStatus, InterfaceStatus};
 
 /// The content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -525,9 +525,9 @@ impl Families {
         }
     }
 
-    fn cake(&mut self, qdisc: &Labels<'_>, cake: &CakeStatus) {
-        self.add_all(&CAKE, qdisc, &cake.statistics);
-        for (name, tin) in cake.tin_names.iter().zip(&cake.statistics.tins) {
+    fn cake(&mut self, qdisc: &Labels<'_>, cake: &CakeStatistics) {
+        self.add_all(&CAKE, qdisc, cake);
+        for (name, tin) in cake.tin_names.iter().zip(&cake.tins) {
             let labels = [qdisc, &[("tin", name.as_str())]].concat();
             self.add_all(&TIN, &labels, tin);
         }

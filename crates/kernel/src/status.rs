@@ -69,20 +69,10 @@ pub struct QdiscStatus {
     pub statistics: Statistics,
     /// CAKE's own counters.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cake: Option<CakeStatus>,
+    pub cake: Option<CakeStatistics>,
     /// fq_codel's own counters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fq_codel: Option<FqCodelStatistics>,
-}
-
-/// The counters of CAKE with the names of its tins.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CakeStatus {
-    /// The names that `tc` gives to the tins, in the order of the counters.
-    pub tin_names: Vec<String>,
-    /// The counters.
-    #[serde(flatten)]
-    pub statistics: CakeStatistics,
 }
 
 /// One class of HTB or HFSC.
@@ -159,13 +149,11 @@ impl QdiscStatus {
                     }
                     _ => Vec::new(),
                 };
-                (
-                    Some(CakeStatus {
-                        tin_names: names,
-                        statistics: statistics.clone(),
-                    }),
-                    None,
-                )
+                let named = CakeStatistics {
+                    tin_names: names,
+                    ..statistics.clone()
+                };
+                (Some(named), None)
             }
             Detail::FqCodel(statistics) => (None, Some(statistics.clone())),
             Detail::None => (None, None),

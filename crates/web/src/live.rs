@@ -210,10 +210,10 @@ impl Direction {
         let cake = |queues: &DirectionStatus| queues.qdiscs.iter().find_map(|q| q.cake.clone());
         let tins_before = before.and_then(cake);
         let tins = cake(now).map_or_else(Vec::new, |cake| {
-            let named = cake.tin_names.iter().zip(&cake.statistics.tins).enumerate();
+            let named = cake.tin_names.iter().zip(&cake.tins).enumerate();
             named
                 .map(|(n, (name, tin))| {
-                    let before = tins_before.as_ref().and_then(|cake| cake.statistics.tins.get(n));
+                    let before = tins_before.as_ref().and_then(|cake| cake.tins.get(n));
                     let rate = per_sec(tin.sent_bytes, before.map(|tin| tin.sent_bytes));
                     let delay = |us: u32| current(us, rate, tin.backlog_bytes);
                     Tin {

@@ -53,6 +53,8 @@ pub fn decode_statistics(bytes: &[u8]) -> Statistics {
 /// CAKE's counters beyond the common ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CakeStatistics {
+    /// The names that `tc` gives to the tins. The kernel does not send them: a [status](crate::status) has them.
+    pub tin_names: Vec<String>,
     /// Highest memory use so far, bytes.
     pub memory_used_bytes: u32,
     /// Limit of memory use, bytes.
@@ -72,6 +74,7 @@ impl CakeStatistics {
     pub(crate) fn combined(self, other: Self) -> Self {
         let range = |[least, largest]: [u32; 2], [l, r]: [u32; 2]| [least.min(l), largest.max(r)];
         Self {
+            tin_names: self.tin_names,
             memory_used_bytes: self.memory_used_bytes.saturating_add(other.memory_used_bytes),
             memory_limit_bytes: self.memory_limit_bytes.saturating_add(other.memory_limit_bytes),
             capacity_estimate_bits_per_sec: self
@@ -205,6 +208,7 @@ pub fn decode_cake(bytes: &[u8]) -> CakeStatistics {
     let number = |kind| statistics.u32(kind).unwrap_or(0);
     let capacity = statistics.u64(cake::CAPACITY_ESTIMATE64).unwrap_or(0);
     CakeStatistics {
+        tin_names: Vec::new(),
         capacity_estimate_bits_per_sec: capacity.saturating_mul(8),
         memory_limit_bytes: number(cake::MEMORY_LIMIT),
         memory_used_bytes: number(cake::MEMORY_USED),

@@ -1,7 +1,7 @@
 //! Prints the kernel's queues as text.
 
-use sqm_kernel::netlink::statistics::{Statistics, TinStatistics};
-use sqm_kernel::status::{CakeStatus, ClassStatus, DirectionStatus, InterfaceStatus, QdiscStatus};
+use sqm_kernel::netlink::statistics::{CakeStatistics, Statistics, TinStatistics};
+use sqm_kernel::status::{ClassStatus, DirectionStatus, InterfaceStatus, QdiscStatus};
 
 /// Prints the queues of an interface, direction by direction.
 pub(super) fn print(status: &InterfaceStatus) {
@@ -69,7 +69,7 @@ fn print_direction(name: &str, status: &DirectionStatus) {
 
 /// Prints a row for each tin. Delays are CAKE's own averages: `peak` follows the peaks, `avg` is the plain average,
 /// and `base` follows the lows.
-fn print_tins(cake: &CakeStatus) {
+fn print_tins(cake: &CakeStatistics) {
     outln!(
         "      {:<12}{:>14}{:>12}{:>12}{:>12}{:>12}{:>9}{:>9}{:>9}",
         "tin",
@@ -82,7 +82,7 @@ fn print_tins(cake: &CakeStatus) {
         "marks",
         "acks"
     );
-    for (name, tin) in cake.tin_names.iter().zip(&cake.statistics.tins) {
+    for (name, tin) in cake.tin_names.iter().zip(&cake.tins) {
         let TinStatistics {
             threshold_bits_per_sec,
             sent_packets,
