@@ -230,8 +230,13 @@ const fn choice<T: Copy>(word: &'static str, value: T, about: &'static str) -> C
     Choice {
         word,
         value,
-        about: Some(about),
+        about: Some(form_text(about)),
     }
+}
+
+/// A text that only a form or the reference shows: empty in a program without them, which saves about 10 kB on a router.
+const fn form_text(text: &'static str) -> &'static str {
+    if cfg!(feature = "form") { text } else { "" }
 }
 
 /// The words of a table, without second spellings.
@@ -304,8 +309,8 @@ impl OptionInfo {
             tab: Some(tab),
             level,
             kind,
-            title,
-            about,
+            title: form_text(title),
+            about: form_text(about),
             unit: None,
             default: None,
             otherwise: "none",
@@ -330,7 +335,10 @@ impl OptionInfo {
     }
 
     const fn otherwise(self, otherwise: &'static str) -> Self {
-        Self { otherwise, ..self }
+        Self {
+            otherwise: form_text(otherwise),
+            ..self
+        }
     }
 
     const fn unit(self, unit: &'static str) -> Self {

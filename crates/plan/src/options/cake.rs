@@ -44,9 +44,9 @@ const fn info(level: Level, kind: Kind, title: &'static str, about: &'static str
     }]);
     OptionInfo {
         is_of_cake: true,
-        otherwise: "the setup script decides, or CAKE itself",
         ..info
     }
+    .otherwise("the setup script decides, or CAKE itself")
 }
 
 /// True if this option is in force in this direction. An option for both directions is judged once, with egress, and not at all if CAKE
