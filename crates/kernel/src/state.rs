@@ -399,7 +399,7 @@ pub fn peek(directory: &Path, interface: &str) -> Option<Record> {
 
 fn write(directory: &Path, record: &Record) -> Result<(), Error> {
     let path = path(directory, &record.interface);
-    let text = serde_json::to_vec_pretty(record).map_err(|error| Error::State {
+    let text = serde_json::to_vec(record).map_err(|error| Error::State {
         path: path.clone(),
         operation: "write",
         source: io::Error::from(error),

@@ -33,7 +33,7 @@ impl Daemon {
                     let plans = self.shaper.current_plans();
                     let json = plans.map(|plans| {
                         let plans: Vec<_> = plans.iter().map(PlanJson::from).collect();
-                        serde_json::to_string_pretty(&plans).unwrap_or_default()
+                        serde_json::to_string(&plans).unwrap_or_default()
                     });
                     let _ = reply.send(json.map_err(|error| error.messages()));
                 }

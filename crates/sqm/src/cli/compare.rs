@@ -456,7 +456,7 @@ fn document(
         differences,
         logs,
     };
-    Ok(serde_json::to_string_pretty(&json::object(&output))? + "\n")
+    Ok(json::pretty(&json::object(&output))? + "\n")
 }
 
 /// A table with two rows for each log, one for each direction. The delay is in the first one.

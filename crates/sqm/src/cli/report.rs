@@ -176,8 +176,8 @@ impl Report {
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+fn json(value: &impl serde::Serialize) -> String {
+    crate::json::pretty(value).unwrap_or_default()
 }
 
 fn read(path: &str) -> String {

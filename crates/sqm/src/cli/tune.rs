@@ -286,10 +286,7 @@ impl Args {
                 draw(name, Plot::AllScaled, &[run])?;
             }
             draw("latency", Plot::PingCdf, &runs)?;
-            write(
-                &folder.join("tune.json"),
-                &serde_json::to_string_pretty(&json::object(report))?,
-            )?;
+            write(&folder.join("tune.json"), &json::pretty(&json::object(report))?)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use sqm::json;
 use sqm_lab::{Clock, Home, Line, home};
 use sqm_measure::plot;
 use sqm_measure::protocol::DEFAULT_PORT;
@@ -267,7 +268,7 @@ fn write_results(out: &Path, measured: &[Measured]) -> Result<(), Failure> {
     write("index.html".into(), html(&lines))?;
     write(
         "summary.json".into(),
-        serde_json::to_string_pretty(&Summary::of(measured))? + "\n",
+        json::pretty(&Summary::of(measured))? + "\n",
     )?;
     Ok(())
 }

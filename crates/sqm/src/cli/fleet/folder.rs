@@ -12,6 +12,8 @@ use sqm_fleet::nats::{Nats, Options};
 use sqm_fleet::signed::{PublicKey, SigningKey};
 use sqm_process::Failure;
 
+use crate::json;
+
 /// The longest file of the folder, bytes; a choice.
 const MAX: u64 = 1024 * 1024;
 const SECRET: u32 = 0o600;
@@ -215,7 +217,7 @@ impl Folder {
     }
 
     fn write_json(&self, file: &str, value: &impl Serialize) -> Result<(), Failure> {
-        let mut text = serde_json::to_string_pretty(value).context("writing JSON")?;
+        let mut text = json::pretty(value)?;
         text.push('\n');
         self.write(file, PUBLIC, text.as_bytes())
     }

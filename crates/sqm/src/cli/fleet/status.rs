@@ -403,7 +403,7 @@ impl Export {
         for (name, entry) in reports {
             let report = Report::parse(&entry.value)
                 .map_err(|error| anyhow::anyhow!("the report of {name}: {error}"))?;
-            let mut text = serde_json::to_string_pretty(&report).context("writing JSON")?;
+            let mut text = json::pretty(&report)?;
             text.push('\n');
             write(&name, "report.json", text.as_bytes())?;
         }
