@@ -114,15 +114,19 @@ tarball: web
 	packaging/tarball/build.sh $${CARGO_TARGET_DIR:-target}/$$(uname -m)-unknown-linux-musl/release/sqm tarball-out
 
 # The program for a router, static and optimised for size, in target/openwrt/: `make router TARGET=mipsel-unknown-linux-musl`.
+# With FEATURES=router,fleet it is also a router of a fleet, in target/openwrt-fleet/.
 router:
 	lab/deps.sh router
-	packaging/openwrt/build-router.sh $(TARGET)
+	packaging/openwrt/build-router.sh $(or $(TARGET),$$(uname -m)-unknown-linux-musl) $(FEATURES)
 
-# The daemon of that program takes at most 4 MB of memory with one line. Boots the lab.
-router-memory: lab-kernel
+# The daemon of that program takes at most 4 MB of memory with one line, and in a fleet at most 1 MB more of anonymous memory. Boots
+# the lab.
+router-memory: lab-kernel nats
 	$(MAKE) router TARGET=$$(uname -m)-unknown-linux-musl
+	$(MAKE) router TARGET=$$(uname -m)-unknown-linux-musl FEATURES=router,fleet
 	cargo build -p sqm --bin sqm-lab
-	bench/memory.sh $${CARGO_TARGET_DIR:-target}/openwrt/$$(uname -m)-unknown-linux-musl/router/sqm $${CARGO_TARGET_DIR:-target}/debug/sqm-lab
+	for folder in openwrt openwrt-fleet; do \
+		bench/memory.sh $${CARGO_TARGET_DIR:-target}/$$folder/$$(uname -m)-unknown-linux-musl/router/sqm $${CARGO_TARGET_DIR:-target}/debug/sqm-lab || exit; done
 
 # That program for MIPS, big and little endian, under qemu's user emulation; needs root. Nightly.
 test-mips:
@@ -136,13 +140,15 @@ test-mips:
 check-32-bit:
 	packaging/openwrt/check-32-bit.sh
 
-# The stripped sizes of the whole program and of one without the feature `full`, which only shapes (target/shape).
+# The stripped sizes of the whole program and of the one for routers, each without and with the feature `fleet`, and of one without any
+# feature, which only shapes. The fleet adds at most 2 MB.
 size: web
 	cargo build --release --bin sqm
+	cargo build --release --bin sqm --no-default-features --features png --target-dir $${CARGO_TARGET_DIR:-target}/without-fleet
 	cargo build --release --bin sqm --no-default-features --target-dir $${CARGO_TARGET_DIR:-target}/shape
-	@for program in release/sqm shape/release/sqm; do \
-		strip -o $${CARGO_TARGET_DIR:-target}/stripped $${CARGO_TARGET_DIR:-target}/$$program && \
-		echo "$$program: $$(stat -c %s $${CARGO_TARGET_DIR:-target}/stripped) bytes"; done
+	$(MAKE) router
+	$(MAKE) router FEATURES=router,fleet
+	bench/size.sh
 
 # Boots a clean Debian 12 on the lab kernel, installs the package and removes it; needs root and debootstrap. Nightly.
 test-deb: deb lab-kernel

@@ -56,6 +56,43 @@ fn systemd_accepts_the_units() {
     }
 }
 
+/// Flash memory is small, and most routers are in no fleet.
+#[test]
+fn the_program_for_routers_carries_nothing_of_the_fleet() {
+    let crates = |features: &str| {
+        let of_router = [
+            "tree",
+            "--locked",
+            "--offline",
+            "-p",
+            "sqm",
+            "--no-default-features",
+        ];
+        let form = ["--edges", "normal", "--prefix", "none", "--format", "{p}"];
+        let output = run(
+            env!("CARGO"),
+            &[&of_router[..], &["--features", features], &form].concat(),
+        );
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let tree = String::from_utf8(output.stdout).unwrap();
+        let names = tree.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of_fleet = ["sqm-fleet", "async-nats", "nkeys", "rustls", "ring"];
+    let [without, with] = ["router", "router,fleet"].map(crates);
+    for name in of_fleet {
+        assert!(!without.iter().any(|one| one == name), "{name}");
+        assert!(
+            with.iter().any(|one| one == name),
+            "{name} is no crate of the fleet any more"
+        );
+    }
+}
+
 /// By default systemd would stop the service when the kernel's OOM killer ends one of its processes.
 #[test]
 fn a_child_that_takes_all_memory_does_not_end_its_service() {
