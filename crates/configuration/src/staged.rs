@@ -25,6 +25,14 @@ pub fn counted(config: &Path, text: Vec<u8>) -> (Vec<u8>, Vec<String>) {
     )
 }
 
+/// The text that counts for this configuration, with its staged changes: of the file that takes the place of `/etc/config/sqm`, if there is
+/// one. `None` if there is no file, or it cannot be read.
+pub fn text_in_force(config: &Path) -> Option<Vec<u8>> {
+    let file = uci_override::of(config);
+    let text = crate::read_if_there(&file).ok()??;
+    Some(counted(&file, text).0)
+}
+
 /// Why a program must not change the configuration now: `uci` has staged changes, which would override what it writes. `None` if
 /// there are none.
 pub fn obstacle(config: &Path) -> Option<String> {

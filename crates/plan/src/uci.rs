@@ -275,12 +275,39 @@ impl Document {
         true
     }
 
-    /// Takes a section away, its comments included. Answers false, and does nothing, if there is no such section.
+    /// Takes a section away, its comments included. Those on the lines directly above the next section are that one's, and stay. Answers
+    /// false, and does nothing, if there is no such section.
     #[must_use]
     pub fn remove(&mut self, section: usize) -> bool {
         let bodies = self.bodies(section);
-        self.remove_statements(&bodies, |_, _| true);
+        let mut kept = Vec::new();
+        for body in &bodies {
+            if let Some(raw) = self.comments_above(body.end) {
+                self.statements[body.end - 1].raw = raw;
+                kept.push(body.end - 1);
+            }
+        }
+        self.remove_statements(&bodies, |_, at| !kept.contains(&at));
         !bodies.is_empty()
+    }
+
+    /// The lines of comments directly above the statement at this place, if there is such a statement.
+    fn comments_above(&self, at: usize) -> Option<Span> {
+        self.statements.get(at)?;
+        let above = self.statements[at - 1];
+        let raw = self.get(above.raw);
+        // A comment behind a statement is none of these lines.
+        let is_behind = above.raw.start > 0 && self.text.as_bytes()[above.raw.start as usize - 1] != b'\n';
+        if above.content != Content::Blank || !raw.ends_with('\n') || is_behind {
+            return None;
+        }
+        let lines = raw.split_inclusive('\n').rev();
+        let comments = lines.take_while(|line| line.trim_start().starts_with('#'));
+        let length: usize = comments.map(str::len).sum();
+        (length > 0).then(|| Span {
+            start: above.raw.end - length as u32,
+            end: above.raw.end,
+        })
     }
 
     /// Removes the settings of an option from a section, but not that at `kept`.

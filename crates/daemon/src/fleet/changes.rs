@@ -139,7 +139,8 @@ fn with_sections(own: &str, sections: &str) -> Result<String, Vec<String>> {
 mod tests {
     use super::*;
 
-    const DAEMON: &str = "config daemon\n\t# how the hub is reached\n\toption fleet_url 'tls://hub'\n";
+    const DAEMON: &str =
+        "# our hub\nconfig daemon\n\t# how the hub is reached\n\toption fleet_url 'tls://hub'\n";
 
     #[test]
     fn only_queues_are_replaced() {

@@ -18,7 +18,7 @@ use super::observer::Observer;
 use crate::clock::monotonic;
 use crate::shared::Shared;
 
-/// How often packets are looked at; a choice.
+/// How often packets are looked at on a busy line; a choice. On an idle one it is once a second.
 const POLL: Duration = Duration::from_millis(100);
 /// How often the router says that it is there. A choice: an operator sees within two minutes that a router is gone.
 const HEARTBEAT: Duration = Duration::from_secs(60);
@@ -99,7 +99,7 @@ impl<S: Store> Exchange<S> {
                     Event::Disconnected => self.fail("the connection to the fleet's server is lost; it is made again".into()),
                     Event::Refused(why) => self.fail(format!("the fleet's server refuses: {why}")),
                 },
-                _ = poll.tick() => self.observer.poll(monotonic()),
+                _ = poll.tick(), if self.observer.is_busy() => self.observer.poll(monotonic()),
                 _ = second.tick() => {
                     self.on_second().await;
                     if !self.waiting.is_empty() && retry <= Instant::now() {
@@ -159,8 +159,7 @@ impl<S: Store> Exchange<S> {
             let actions = self.ended(ended);
             self.carry_out(actions).await;
         }
-        let links = sqm_configuration::load::links();
-        for (second, load) in self.observer.seconds(monotonic(), &links, &self.shared.state_dir) {
+        for (second, load) in self.observer.seconds(monotonic(), &self.shared.state_dir) {
             let actions = self.agent.observe(&second, load, now);
             self.carry_out(actions).await;
         }
@@ -241,10 +240,7 @@ impl<S: Store> Exchange<S> {
 
     /// Observes the lines that the configuration has now.
     fn follow(&mut self) {
-        let text = sqm_configuration::read_if_there(&self.shared.config)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
+        let text = sqm_configuration::staged::text_in_force(&self.shared.config).unwrap_or_default();
         let links = sqm_configuration::load::links();
         if let Ok((_, loaded)) = sqm_configuration::parse_and_plan(text, &self.shared.config, &links) {
             self.observer.follow(&loaded.lines);

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use sqm_autorate::{Sample, Signal};
-use sqm_core::direction::PerDirection;
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 use sqm_fleet::judgement::{Load, Second};
-use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_plan::line::ConfiguredLine;
@@ -16,6 +15,9 @@ use crate::autorate::{PassiveRtt, ThroughputReader};
 
 /// The connections whose shortest round trips are stored for each line. A choice: the sampler follows eight at a time.
 const MAX_FLOWS: usize = 64;
+
+/// A line is busy from this part of its rate on. A choice: half of what makes a second count as loaded, so that none of these is missed.
+const BUSY_SHARE: u64 = 4;
 
 /// The lines that are observed.
 #[derive(Default)]
@@ -36,6 +38,8 @@ struct Line {
     since: Option<Instant>,
     bytes: PerDirection<u64>,
     added: Vec<Nanos>,
+    /// In the last second.
+    is_busy: bool,
 }
 
 /// The shortest delays of a connection, with the unknown offset of the far host's clock.
@@ -75,25 +79,38 @@ impl Observer {
         }
     }
 
-    /// Looks at the packets that have passed. To be called several times a second: the sampler's buffer is small.
+    /// True if a line carries so much that [`Observer::poll`] is to be called several times a second: the sampler's buffer is small.
+    pub(super) fn is_busy(&self) -> bool {
+        self.lines.iter().any(|line| line.is_busy)
+    }
+
+    /// Looks at the packets that have passed.
     pub(super) fn poll(&mut self, now: Instant) {
         for line in &mut self.lines {
             line.poll(now);
         }
     }
 
-    /// The last second of each line, with the throughput from which it counts as loaded.
-    pub(super) fn seconds(&mut self, now: Instant, links: &[Link], records: &Path) -> Vec<(Second, Load)> {
-        let mut socket = Socket::open().ok();
-        self.lines
-            .iter_mut()
-            .filter_map(|line| {
-                let status = socket
-                    .as_mut()
-                    .and_then(|socket| InterfaceStatus::read(socket, links, &line.interface, records).ok());
-                line.second(now, status.as_ref().map(drops))
-            })
-            .collect()
+    /// Looks at the packets that have passed, and returns the last second of each line, with the throughput from which it counts as
+    /// loaded.
+    pub(super) fn seconds(&mut self, now: Instant, records: &Path) -> Vec<(Second, Load)> {
+        self.poll(now);
+        let mut kernel = None;
+        let seconds = self.lines.iter_mut().filter_map(|line| {
+            let (mut second, load) = line.second(now)?;
+            // Only drops under load count, and to read them costs more than all else.
+            let status = if line.is_busy {
+                let (socket, links) =
+                    kernel.get_or_insert_with(|| (Socket::open().ok(), sqm_configuration::load::links()));
+                let socket = socket.as_mut();
+                socket.and_then(|socket| InterfaceStatus::read(socket, links, &line.interface, records).ok())
+            } else {
+                None
+            };
+            second.dropped = line.dropped(status.as_ref().map(drops));
+            Some((second, load))
+        });
+        seconds.collect()
     }
 }
 
@@ -124,6 +141,7 @@ impl Line {
             since: None,
             bytes: PerDirection::default(),
             added: Vec::new(),
+            is_busy: false,
         }
     }
 
@@ -179,27 +197,91 @@ impl Line {
         Nanos(u64::try_from(down.saturating_add(up)).unwrap_or(0))
     }
 
-    fn second(&mut self, now: Instant, drops: Option<u64>) -> Option<(Second, Load)> {
+    /// The traffic and the samples since the last call; `None` the first time. The drops are left out.
+    fn second(&mut self, now: Instant) -> Option<(Second, Load)> {
         let bytes = std::mem::take(&mut self.bytes);
         let added = std::mem::take(&mut self.added);
-        let before = std::mem::replace(&mut self.drops, drops);
         let since = self.since.replace(now)?;
         let span = now.since(since).0.max(1);
         let rate = |bytes: u64| {
             let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(span);
             Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX))
         };
+        let throughput = bytes.map(rate);
+        let rates_before = self.rates_before.unwrap_or(self.rates);
+        self.is_busy = Direction::BOTH.into_iter().any(|direction| {
+            let rates = [rates_before[direction], self.rates[direction]].map(Rate::bits_per_sec);
+            let lower = rates.into_iter().filter(|&rate| rate > 0).min();
+            lower.is_some_and(|rate| throughput[direction].bits_per_sec() >= rate / BUSY_SHARE)
+        });
         let second = Second {
-            throughput: bytes.map(rate),
+            throughput,
             added,
-            // A change of the queues begins to count at 0.
-            dropped: drops
-                .zip(before)
-                .map_or(0, |(now, before)| now.saturating_sub(before)),
+            dropped: 0,
         };
-        Some((
-            second,
-            Load::of(self.rates_before.unwrap_or(self.rates), self.rates),
-        ))
+        Some((second, Load::of(rates_before, self.rates)))
+    }
+
+    /// The packets dropped since the last call; 0 if they are not known now or were not then.
+    fn dropped(&mut self, drops: Option<u64>) -> u64 {
+        let before = std::mem::replace(&mut self.drops, drops);
+        // A change of the queues begins to count at 0.
+        drops
+            .zip(before)
+            .map_or(0, |(now, before)| now.saturating_sub(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqm_core::spec::cake::{Cells, Framing};
+    use sqm_core::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_looked_at_often_only_while_it_carries_something() {
+        let rate = Rate::from_kbits_per_sec(8000);
+        let configured = ConfiguredLine {
+            interface: "no-such-device".into(),
+            download: Some(rate),
+            upload: None,
+            framing: Framing {
+                from_ip: true,
+                overhead: 0,
+                mpu: 0,
+                cells: Cells::None,
+            },
+            section: 0,
+            faces_lan: false,
+            interval: None,
+            autorate: None,
+        };
+        let mut observer = Observer::default();
+        observer.follow(&[configured]);
+        assert!(!observer.is_busy(), "nothing is known yet");
+        let mut at = Instant(0);
+        // Half of the rate makes a second under load, and the quarter comes before it.
+        for (bytes, is_busy) in [
+            (0, false),
+            (249_000, false),
+            (250_000, true),
+            (500_000, true),
+            (0, false),
+        ] {
+            observer.lines[0].take(Sample {
+                at,
+                signal: Signal::Traffic {
+                    direction: Direction::Download,
+                    bytes: Bytes(bytes),
+                    span: Nanos::from_millis(1000),
+                },
+            });
+            assert!(observer.seconds(at, Path::new("/no-such-folder")).len() < 2);
+            if at > Instant(0) {
+                assert_eq!(observer.is_busy(), is_busy, "{bytes} bytes");
+            }
+            at = at + Nanos::from_millis(1000);
+        }
     }
 }

@@ -308,6 +308,32 @@ proptest! {
 }
 
 #[test]
+fn a_comment_directly_above_a_section_stays_when_the_one_before_it_goes() {
+    let without_first = |text: &str| {
+        let mut document = Document::parse(text).unwrap();
+        assert!(document.remove(0));
+        written(&document)
+    };
+    let next = "# about b\n\t# two lines\nconfig queue b\n\toption c 1\n";
+    assert_eq!(
+        without_first(&format!(
+            "# file\nconfig queue a # mine\n\toption c 1 # inner\n# at its end\n\n{next}"
+        )),
+        format!("# file\n{next}")
+    );
+    assert_eq!(without_first(&format!("config queue a # mine\n{next}")), next);
+    assert_eq!(
+        without_first("config queue a # mine\nconfig queue b\n"),
+        "config queue b\n"
+    );
+    assert_eq!(
+        without_first("config queue a\n# end\n\nconfig queue b\n"),
+        "config queue b\n"
+    );
+    assert_eq!(without_first("config queue a\n# end\n"), "");
+}
+
+#[test]
 fn options_and_sections_come_and_go_and_the_rest_stays() {
     let mut document = Document::parse(FILE).unwrap();
     assert!(document.unset(0, "download") && document.unset(0, "no_such") && document.remove(1));

@@ -104,9 +104,9 @@ fn fleet_of(config: &Path) -> Option<sqm_daemon::FleetOptions> {
     })
 }
 
-/// An option of the section `config daemon`. The daemon itself reports a file that cannot be read.
+/// An option of the section `config daemon`, with the changes that `uci` has staged. The daemon itself reports a file that cannot be read.
 fn daemon_option(config: &Path, name: &str) -> Option<String> {
-    let text = sqm_configuration::read_if_there(config).ok()??;
+    let text = sqm_configuration::staged::text_in_force(config)?;
     let draft = Draft::of(&text).ok()?;
     let sections = draft.sections();
     let mut values = sections

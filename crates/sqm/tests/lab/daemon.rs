@@ -1002,6 +1002,12 @@ now = json.load(sys.stdin); print(json.dumps({\"text\": now[\"text\"].replace(\"
          chmod 777 /var/run/uci; sqm plan 2>&1 | grep -q 'bandwidth 4400kbit' || echo 'a file that other users can write is read'
          rm -r /var/run/uci; kill -HUP $daemon; sleep 1
          tc qdisc show dev d0 | grep -q 'bandwidth 4400Kbit' || echo 'the file in /etc/config is not in force again'
+         kill $daemon; wait $daemon
+
+         # Staged options of the fleet count, too: a URL without a key is an error.
+         (cat right; echo \"config daemon 'd'\") >/etc/config/sqm; echo \"sqm.d.fleet_url='nats://127.0.0.1:1'\" >.uci/sqm
+         >log; (exec sqm daemon >>log 2>&1) & daemon=$!
+         sleep 1; grep -q 'option fleet_key.*shapes without its fleet' log || { echo 'a staged fleet_url does not count'; cat log; }
          kill $daemon; wait $daemon",
     );
 }

@@ -224,10 +224,7 @@ impl Router {
         let shared = Arc::clone(&self.exchange.shared);
         // The first look at a new line begins its first second.
         for _ in 0..2 {
-            let seconds = self
-                .exchange
-                .observer
-                .seconds(monotonic(), &[], &shared.state_dir);
+            let seconds = self.exchange.observer.seconds(monotonic(), &shared.state_dir);
             if let Some((_, load)) = seconds.first() {
                 return *load;
             }
