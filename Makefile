@@ -1,13 +1,18 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent nats fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
+.PHONY: check demo demo-fleet size test lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-kernel flent nats fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
 	lab/deps.sh run
 	cargo build --release --bin sqm --bin sqm-lab
 	$${CARGO_TARGET_DIR:-target}/release/sqm-lab demo --out demo-out
+
+# Twenty virtual routers under one hub, a bad roll-out and a good one, in virtual time: demo-out/fleet
+demo-fleet: lab-kernel nats
+	cargo build --release --bin sqm --bin sqm-lab
+	$${CARGO_TARGET_DIR:-target}/release/sqm-lab fleet-demo --out demo-out/fleet
 
 # Format, lints and unit tests, for before each commit: minutes.
 check: export CARGO_INCREMENTAL = 0

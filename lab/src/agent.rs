@@ -220,6 +220,14 @@ fn spawn(host: Option<&str>, argv: &[String]) -> Outcome {
     Ok((0, String::new(), String::new()))
 }
 
+/// The state folder of a router that has files of its own in /etc: see [`homes`](crate::homes). Other hosts have the usual one.
+fn state_folder(host: &str) -> Option<String> {
+    Path::new("/etc/netns")
+        .join(host)
+        .exists()
+        .then(|| format!("/run/sqm-of-{host}"))
+}
+
 fn command(host: Option<&str>, argv: &[String]) -> Command {
     let mut words = argv.iter().map(String::as_str);
     let mut command = match host {
@@ -236,9 +244,13 @@ fn command(host: Option<&str>, argv: &[String]) -> Command {
         .env("PATH", GUEST_PATH)
         .env("HOME", "/run")
         .env("LC_ALL", "C.UTF-8");
+    command.envs(host.and_then(state_folder).map(|folder| (STATE_FOLDER, folder)));
     command.envs(std::env::var_os(launch::TUNABLES).map(|value| (launch::TUNABLES, value)));
     command
 }
+
+/// The variable by which sqm finds its state folder.
+const STATE_FOLDER: &str = "SQM_STATE_DIR";
 
 const GUEST_PATH: &str = "/run/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

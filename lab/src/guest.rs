@@ -121,6 +121,25 @@ impl Guest {
         Ok(guest)
     }
 
+    /// Boots a guest for a network: only if the programs that build the network are there.
+    pub(crate) fn boot_network(clock: Clock, agent_file: &Path) -> Result<Self, Error> {
+        for (program, package) in [
+            ("/sbin/ip", "iproute2"),
+            ("/sbin/tc", "iproute2"),
+            ("/usr/sbin/ethtool", "ethtool"),
+            ("/usr/sbin/iptables-legacy", "iptables"),
+        ] {
+            if !Path::new(program).exists() {
+                let remedy = format!("install the Debian package {package}");
+                return Err(Error::Missing {
+                    what: format!("the program {program}"),
+                    remedy,
+                });
+            }
+        }
+        Self::boot(clock, agent_file)
+    }
+
     /// Runs a program to its end on a virtual host (a network namespace). Any exit code is a success.
     pub fn run(&self, host: &str, argv: &[&str]) -> Result<Output, Error> {
         let (host, argv) = (Some(host.into()), owned(argv));

@@ -3,11 +3,9 @@
 //! `ip` and `tc` set up the *surroundings* (hosts, modem, delay). They stand for hardware, and must therefore not be built with the
 //! code under test. The queues of the router are left to sqm.
 
-use std::fmt::Write;
 use std::path::Path;
 
-use crate::line::{Boost, Buffer, Direction};
-use crate::{Clock, Error, Guest, Line};
+use crate::{Clock, Error, Guest, Line, bottleneck};
 
 /// A booted guest with a home network in it.
 #[derive(Debug)]
@@ -32,24 +30,16 @@ pub const WAN: &str = "wan0";
 impl Home {
     /// Boots a guest and builds the network with this line. `agent` is the `sqm-lab` program, which has `sqm` beside it.
     pub fn boot(clock: Clock, agent: &Path, line: &Line) -> Result<Self, Error> {
-        for (program, package) in [
-            ("/sbin/ip", "iproute2"),
-            ("/sbin/tc", "iproute2"),
-            ("/usr/sbin/ethtool", "ethtool"),
-            ("/usr/sbin/iptables-legacy", "iptables"),
-        ] {
-            if !Path::new(program).exists() {
-                let remedy = format!("install the Debian package {package}");
-                return Err(Error::Missing {
-                    what: format!("the program {program}"),
-                    remedy,
-                });
-            }
-        }
-        let guest = Guest::boot(clock, agent)?;
+        let guest = Guest::boot_network(clock, agent)?;
         guest.script(HOSTS_AND_LINKS)?;
-        guest.script(&bottleneck(line))?;
+        guest.script(&line_and_delay(line))?;
         Ok(Self { guest })
+    }
+}
+
+impl From<Home> for Guest {
+    fn from(home: Home) -> Self {
+        home.guest
     }
 }
 
@@ -156,57 +146,16 @@ ip netns exec router iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE
 
 /// Sets up the two buffers of the modem, and the delay of the path to the server. The delay is on another host, so that its
 /// limit does not limit the buffer of the bottleneck.
-fn bottleneck(line: &Line) -> String {
-    let mut script = String::new();
-    queue(&mut script, "lan0", &line.down, line);
-    queue(&mut script, "wan0", &line.up, line);
+fn line_and_delay(line: &Line) -> String {
     let one_way_us = line.base_rtt_ms * 500;
-    for device in ["c0", "c1"] {
-        writeln!(
-            script,
-            "tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000"
-        )
-        .expect("a String takes everything");
-    }
-    script
-}
-
-fn queue(script: &mut String, device: &str, direction: &Direction, line: &Line) {
-    let kbits_per_sec = direction.kbits_per_sec;
-    let bytes_per_ms = kbits_per_sec / 8;
-    let limit = match direction.buffer {
-        Buffer::Bytes(bytes) => bytes,
-        Buffer::Millis(ms) => bytes_per_ms * u64::from(ms),
-        // The inner queue counts the packets. This limit is only large enough.
-        Buffer::Packets(packets) => u64::from(packets) * 2000,
+    let delay = |device| {
+        format!("tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000\n")
     };
-    // The token bucket already counts the 14 bytes of the Ethernet header.
-    let overhead = line.overhead.saturating_sub(14);
-    let cells = if line.atm { " linklayer atm" } else { "" };
-    // On the wall clock timers fire late, and a bucket of one packet would lose rate. In virtual time such a bucket
-    // would delay the small bursts of a shaper just below the rate of the line.
-    let burst = 1600 + bytes_per_ms * 2;
-    let (burst, peak) = match direction.boost {
-        None => (burst, String::new()),
-        Some(Boost {
-            peak_kbits_per_sec,
-            seconds,
-        }) => {
-            let credit = (peak_kbits_per_sec - kbits_per_sec) * 1000 / 8 * u64::from(seconds);
-            (credit, format!(" peakrate {peak_kbits_per_sec}kbit mtu {burst}"))
-        }
-    };
-    writeln!(
-        script,
-        "tc -n modem qdisc replace dev {device} root handle 1: tbf rate {kbits_per_sec}kbit burst {burst} \
-         limit {limit}{peak} overhead {overhead}{cells}"
-    )
-    .expect("a String takes everything");
-    if let Buffer::Packets(packets) = direction.buffer {
-        writeln!(
-            script,
-            "tc -n modem qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}"
-        )
-        .expect("a String takes everything");
-    }
+    [
+        bottleneck::commands("modem", "lan0", &line.down, line),
+        bottleneck::commands("modem", "wan0", &line.up, line),
+        delay("c0"),
+        delay("c1"),
+    ]
+    .concat()
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::Act;
-use crate::{Clock, Error, Home, Line, Output};
+use crate::{Error, Guest, Output};
 
 /// The answer of the keeper.
 #[derive(Serialize, Deserialize)]
@@ -62,10 +62,10 @@ pub fn start(program: &Path, words: &[String]) -> Result<(), Error> {
 
 const READY: &str = "ready\n";
 
-/// Boots the network, and serves requests until one asks for its end.
-pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
+/// Serves requests to a guest until one asks for its end.
+pub fn keep(guest: Guest) -> Result<(), Error> {
     let socket = socket_path()?;
-    let home = Arc::new(Home::boot(clock, program, line)?);
+    let guest = Arc::new(guest);
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).map_err(|e| Error::host("cannot listen on", &socket, e))?;
     let mut output = std::io::stdout();
@@ -74,8 +74,8 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     let (end, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for connection in listener.incoming().flatten() {
-            let (home, end) = (Arc::clone(&home), end.clone());
-            std::thread::spawn(move || serve(&home, connection, &end));
+            let (guest, end) = (Arc::clone(&guest), end.clone());
+            std::thread::spawn(move || serve(&guest, connection, &end));
         }
     });
     // Returning drops the guest.
@@ -83,7 +83,7 @@ pub fn keep(clock: Clock, program: &Path, line: &Line) -> Result<(), Error> {
     Ok(())
 }
 
-fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<()>) {
+fn serve(guest: &Guest, mut connection: UnixStream, end: &std::sync::mpsc::Sender<()>) {
     let mut line = String::new();
     let Ok(reader) = connection.try_clone() else {
         return;
@@ -95,7 +95,7 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
     let is_end = matches!(act, Ok(Act::PowerOff));
     let answer = match act {
         Ok(Act::PowerOff) => {
-            home.end();
+            guest.end();
             // Before the answer: the client that receives it can start the next lab.
             if let Ok(socket) = socket_path() {
                 let _ = fs::remove_file(socket);
@@ -106,7 +106,7 @@ fn serve(home: &Home, mut connection: UnixStream, end: &std::sync::mpsc::Sender<
                 stderr: String::new(),
             }
         }
-        Ok(act) => match home.ask(act) {
+        Ok(act) => match guest.ask(act) {
             Ok(Output { code, stdout, stderr }) => Answer::Done { code, stdout, stderr },
             Err(error) => Answer::Failed(error.to_string()),
         },

@@ -10,16 +10,18 @@
 //! ```
 //!
 //! Reading order: [`kernel`] finds the kernel, [`guest`] boots it and sends it requests, [`agent`] carries them out
-//! inside the guest, [`mod@line`] has the models of lines, [`home`] builds the network, [`keeper`] keeps
-//! a lab running between commands, [`program`] runs a command on a virtual host, [`forward`] connects a browser to it,
+//! inside the guest, [`mod@line`] has the models of lines, [`home`] builds the network,
+//! [`homes`] builds one with many homes, [`keeper`] keeps a lab running between commands, [`program`] runs a command on a virtual host, [`forward`] connects a browser to it,
 //! and [`terminal`] a shell.
 #![forbid(unsafe_code)]
 
 pub mod agent;
+mod bottleneck;
 pub mod error;
 pub mod forward;
 pub mod guest;
 pub mod home;
+pub mod homes;
 pub mod keeper;
 pub mod kernel;
 mod launch;
@@ -32,5 +34,6 @@ pub mod terminal;
 pub use error::Error;
 pub use guest::{Guest, Output};
 pub use home::Home;
+pub use homes::Homes;
 pub use kernel::Clock;
 pub use line::{Boost, Buffer, Direction, Line};

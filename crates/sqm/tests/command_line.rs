@@ -147,7 +147,7 @@ fn a_limit_of_the_servers_rate_has_a_unit() {
 }
 
 /// Each command without terminal, configuration and privileges: its words, its exit code, and a part of its message.
-const ALONE: [(&str, i32, &str); 54] = [
+const ALONE: [(&str, i32, &str); 55] = [
     ("sqm autorate replay none.csv", 1, "cannot read none.csv"),
     ("sqm bugreport --config none --seconds 0 --out report", 0, ""),
     ("sqm calc fifo 1mbit", 2, "--delay"),
@@ -209,6 +209,7 @@ const ALONE: [(&str, i32, &str); 54] = [
     ("sqm-lab bench --list", 0, ""),
     ("sqm-lab demo --out /proc/none", 1, "/proc/none"),
     ("sqm-lab down", 1, "sqm-lab up"),
+    ("sqm-lab fleet-demo --out /proc/none", 1, "/proc/none"),
     ("sqm-lab forward none 80", 2, "its hosts are"),
     ("sqm-lab lines", 0, ""),
     ("sqm-lab run h1 -- true", 1, "sqm-lab up"),

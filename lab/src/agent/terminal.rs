@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::command;
+use super::{STATE_FOLDER, command, state_folder};
 
 /// A shell and its terminal.
 pub(super) struct Terminal {
@@ -42,6 +42,7 @@ impl Terminal {
             .env("TERM", kind)
             .env("PS1", format!("{host}# "))
             .env("SHELL", "/bin/sh")
+            .envs(state_folder(host).map(|folder| (STATE_FOLDER, folder)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -8,7 +8,7 @@ pub(crate) mod drawn;
 mod end;
 pub(crate) mod faults;
 pub(crate) mod files;
-mod fleet;
+pub(crate) mod fleet;
 pub(crate) mod fleet_kill;
 pub(crate) mod measure;
 mod output;

@@ -1,13 +1,10 @@
 //! `sqm-lab demo`: two bloated lines, measured before and after, with a configuration file in between.
 
 use std::fs;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use sqm::json;
 use sqm_lab::{Clock, Home, Line, home};
@@ -17,6 +14,7 @@ use sqm_measure::report::{ComparedLine, html};
 use sqm_measure::result::{Finding, Severity, TestResult};
 
 use super::home::ClockName;
+use super::progress;
 use sqm_process::failure::Failure;
 
 /// Measure two bloated lines, apply SQM from a configuration file, measure again, and show the difference.
@@ -143,20 +141,8 @@ fn measure(scene: &'static Scene, clock: Clock) -> Result<Measured, Failure> {
     })
 }
 
-/// Runs `work` and reports the step on standard error; on a terminal with a spinner and the elapsed time.
 fn step<T>(scene: &Scene, what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let text = format!("{}: {what}", scene.name);
-    if !std::io::stderr().is_terminal() {
-        errln!("{text}");
-        return work();
-    }
-    let style =
-        ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("a template that is tested");
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(text);
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    let outcome = work();
-    spinner.abandon();
-    outcome
+    progress::step(&format!("{}: {what}", scene.name), work)
 }
 
 fn test(home: &Home, scene: &Scene, what: &str) -> Result<TestResult, Failure> {

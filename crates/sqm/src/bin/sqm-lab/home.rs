@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 use sqm::{Suggested, json, suggested};
 use sqm_lab::program::{Event, Program};
 use sqm_lab::protocol::Act;
-use sqm_lab::{Clock, Line, agent, home, keeper};
+use sqm_lab::{Clock, Guest, Home, Homes, Line, agent, home, homes, keeper};
 
 use sqm_process::failure::Failure;
 use sqm_process::output;
@@ -33,7 +33,7 @@ pub(super) enum Command {
 
 Exit codes: those of the command that it runs, 1 the lab failed, 2 wrong arguments")]
     Run {
-        /// h1, h2, router, modem, core or server.
+        /// h1, h2, router, modem, core or server; with --homes h1, r1 and so on.
         host: String,
         /// The command and its arguments.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -50,13 +50,13 @@ Exit codes: those of the command that it runs, 1 the lab failed, 2 wrong argumen
 
 Exit codes: that of the shell, 1 the lab failed, 2 wrong arguments")]
     Shell {
-        /// h1, h2, router, modem, core or server.
+        /// h1, h2, router, modem, core or server; with --homes h1, r1 and so on.
         #[arg(default_value = "router")]
         host: String,
     },
     /// Forward TCP connections from this machine to a host of the lab, for a browser; Ctrl-C ends.
     Forward {
-        /// h1, h2, router, modem, core or server.
+        /// h1, h2, router, modem, core or server; with --homes h1, r1 and so on.
         host: String,
         /// The TCP port on that host's loopback.
         port: u16,
@@ -92,6 +92,10 @@ pub(super) struct Network {
     /// The lab's clock: real time, or virtual time, whose figures do not depend on this machine's load.
     #[arg(long, value_enum, default_value_t = ClockName::Wall)]
     clock: ClockName,
+    /// This many homes, each with such a line to one provider. Their hosts are r1 and h1, r2 and h2, …, core and server. Each router has
+    /// its own /etc/config, /etc/sqm and state folder.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=i64::from(homes::MOST)))]
+    homes: Option<u8>,
 }
 
 /// The names of all lines, for a shell to complete.
@@ -138,30 +142,50 @@ impl Command {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Keep(network) => {
-                keeper::keep(
-                    network.clock.into(),
-                    &std::env::current_exe()?,
-                    &line(&network.line)?,
-                )?;
+                keeper::keep(network.boot()?)?;
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
 }
 
+impl Network {
+    fn boot(&self) -> Result<Guest, Failure> {
+        let (program, line) = (std::env::current_exe()?, line(&self.line)?);
+        Ok(match self.homes {
+            None => Home::boot(self.clock.into(), &program, &line)?.into(),
+            Some(count) => Homes::boot(self.clock.into(), &program, &line, count)?.into(),
+        })
+    }
+}
+
 fn up(network: &Network) -> Result<ExitCode, Failure> {
     line(&network.line)?;
     let clock = network.clock.to_possible_value().expect("no value is hidden");
-    let words = ["keep", "--line", &network.line, "--clock", clock.get_name()];
-    keeper::start(&std::env::current_exe()?, &words.map(String::from))?;
-    outln!(
-        "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
-        network.line,
-        home::HOSTS.join(" "),
-        home::WAN,
-        home::SERVER_V4,
-        home::SERVER_V6
-    );
+    let mut words = ["keep", "--line", &network.line, "--clock", clock.get_name()]
+        .map(String::from)
+        .to_vec();
+    if let Some(count) = network.homes {
+        words.extend(["--homes".into(), count.to_string()]);
+    }
+    keeper::start(&std::env::current_exe()?, &words)?;
+    match network.homes {
+        None => outln!(
+            "The lab is up: line {}, hosts {}.\nShape {} on the router; the server is {} and {}.",
+            network.line,
+            home::HOSTS.join(" "),
+            home::WAN,
+            home::SERVER_V4,
+            home::SERVER_V6
+        ),
+        Some(count) => outln!(
+            "The lab is up: {count} homes with the line {}, hosts {} core server.\nShape {} on each router; the server is {}.",
+            network.line,
+            homes::hosts(count).collect::<Vec<_>>().join(" "),
+            home::WAN,
+            home::SERVER_V4
+        ),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -259,12 +283,12 @@ fn forward(host: &str, port: u16, from: u16) -> Result<ExitCode, Failure> {
 }
 
 fn known(host: &str) -> Result<String, Failure> {
-    if home::HOSTS.contains(&host) {
+    if home::HOSTS.contains(&host) || homes::is_host(host) {
         return Ok(host.into());
     }
     let hosts = home::HOSTS.join(", ");
     Err(Failure::Usage(anyhow!(
-        "the lab has no host '{host}'; its hosts are {hosts}"
+        "the lab has no host '{host}'; its hosts are {hosts}, or with --homes h1, r1, h2, r2 and so on, core, server"
     )))
 }
 

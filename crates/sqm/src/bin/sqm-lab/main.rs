@@ -10,7 +10,9 @@ extern crate sqm_process;
 mod autorate_bench;
 mod bench;
 mod demo;
+mod fleet_demo;
 mod home;
+mod progress;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,7 @@ enum Command {
     #[command(flatten)]
     Home(home::Command),
     Demo(demo::Args),
+    FleetDemo(fleet_demo::Args),
     Bench(bench::Args),
     AutorateBench(autorate_bench::Args),
 }
@@ -57,14 +60,14 @@ impl sqm::Program for Lab {
         ),
         (
             "Demonstration and benchmarks",
-            &["demo", "bench", "autorate-bench"],
+            &["demo", "fleet-demo", "bench", "autorate-bench"],
         ),
     ];
 
     fn is_output_its_product(&self) -> bool {
         match &self.command {
             Command::Home(command) => command.is_output_its_product(),
-            Command::Demo(_) => false,
+            Command::Demo(_) | Command::FleetDemo(_) => false,
             Command::Bench(_) | Command::AutorateBench(_) => true,
         }
     }
@@ -73,6 +76,7 @@ impl sqm::Program for Lab {
         match self.command {
             Command::Home(command) => command.run(),
             Command::Demo(args) => args.run(),
+            Command::FleetDemo(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::AutorateBench(args) => args.run(),
         }

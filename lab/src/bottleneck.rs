@@ -1,0 +1,42 @@
+//! The bottleneck of a line: the buffer in front of its slow link, as a queue of `tc`.
+
+use crate::Line;
+use crate::line::{Boost, Buffer, Direction};
+
+/// The `tc` commands for one direction: a token bucket with the line's buffer, on a device of a virtual host.
+pub(crate) fn commands(host: &str, device: &str, direction: &Direction, line: &Line) -> String {
+    let kbits_per_sec = direction.kbits_per_sec;
+    let bytes_per_ms = kbits_per_sec / 8;
+    let limit = match direction.buffer {
+        Buffer::Bytes(bytes) => bytes,
+        Buffer::Millis(ms) => bytes_per_ms * u64::from(ms),
+        // The inner queue counts the packets. This limit is only large enough.
+        Buffer::Packets(packets) => u64::from(packets) * 2000,
+    };
+    // The token bucket already counts the 14 bytes of the Ethernet header.
+    let overhead = line.overhead.saturating_sub(14);
+    let cells = if line.atm { " linklayer atm" } else { "" };
+    // On the wall clock timers fire late, and a bucket of one packet would lose rate. In virtual time such a bucket
+    // would delay the small bursts of a shaper just below the rate of the line.
+    let burst = 1600 + bytes_per_ms * 2;
+    let (burst, peak) = match direction.boost {
+        None => (burst, String::new()),
+        Some(Boost {
+            peak_kbits_per_sec,
+            seconds,
+        }) => {
+            let credit = (peak_kbits_per_sec - kbits_per_sec) * 1000 / 8 * u64::from(seconds);
+            (credit, format!(" peakrate {peak_kbits_per_sec}kbit mtu {burst}"))
+        }
+    };
+    let packets = match direction.buffer {
+        Buffer::Packets(packets) => {
+            format!("tc -n {host} qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}\n")
+        }
+        _ => String::new(),
+    };
+    format!(
+        "tc -n {host} qdisc replace dev {device} root handle 1: tbf rate {kbits_per_sec}kbit burst {burst} \
+         limit {limit}{peak} overhead {overhead}{cells}\n{packets}"
+    )
+}
