@@ -84,7 +84,10 @@ fn without_the_hub_a_router_starts_as_it_was_told_last() {
     home.write("/tmp/good", configuration(4000).as_bytes())
         .expect("a file");
     home.script(&format!(
-        "{HUB}fleet set good --router r1 --observe 30s --longest 30s
+        "{HUB}hardware=$(fleet status --json | sed -n 's/^ *\"hardware\": \"\\(.*\\)\",*$/\\1/p')
+         if fleet set good --hardware \"not $hardware\" 2>said; then exit 1; fi
+         grep -q \"no router has reported the hardware 'not $hardware', but '$hardware'\" said
+         fleet set good --hardware \"$hardware\" --observe 30s --longest 30s
          until [ \"$(state)\" = unjudged ]; do sleep 5; waited=$((waited + 5)); [ $waited -lt 60 ]; done"
     ))
     .expect("nobody uses the line, so it is kept without a verdict");

@@ -1,6 +1,6 @@
 //! `sqm fleet plan` and `set`: documents for routers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +11,7 @@ use sqm_fleet::Name;
 use sqm_fleet::desired::{Desired, SCHEMA};
 use sqm_fleet::judgement::Rules;
 use sqm_fleet::nats::Nats;
+use sqm_fleet::report::Report;
 use sqm_fleet::signed::{SigningKey, document_of};
 use sqm_fleet::transport::{Key, Kind, Store as _};
 use sqm_process::Failure;
@@ -33,6 +34,9 @@ pub(super) struct Selection {
     /// All routers of this site.
     #[arg(long, value_name = "NAME")]
     site: Option<Name>,
+    /// All routers whose last report names this hardware, as 'sqm fleet status --json' shows it.
+    #[arg(long, value_name = "MODEL")]
+    hardware: Option<String>,
     /// All routers.
     #[arg(long)]
     all: bool,
@@ -40,24 +44,61 @@ pub(super) struct Selection {
 
 impl Selection {
     /// The selected routers: one at least.
-    pub(super) fn of(&self, folder: &Folder) -> Result<BTreeMap<Name, Router>, Failure> {
+    pub(super) async fn of(&self, folder: &Folder, store: &Nats) -> Result<BTreeMap<Name, Router>, Failure> {
         let mut routers = folder.routers()?;
         if let Some(unknown) = self.routers.iter().find(|name| !routers.contains_key(name)) {
             return Err(Failure::Usage(anyhow!(
                 "there is no router {unknown}: 'sqm fleet enroll {unknown}' adds it"
             )));
         }
+        let hardware = match self.hardware {
+            Some(_) => reported_hardware(store, &routers).await?,
+            None => BTreeMap::new(),
+        };
         routers.retain(|name, router| {
             self.all
                 || self.routers.contains(name)
                 || self.group.is_some() && router.group == self.group
                 || self.site.is_some() && router.site == self.site
+                || self.hardware.is_some() && hardware.get(name) == self.hardware.as_ref()
         });
         if routers.is_empty() {
-            return Err(Failure::Usage(anyhow!("no router is selected")));
+            return Err(Failure::Usage(match &self.hardware {
+                Some(model) => no_such_hardware(model, &hardware),
+                None => anyhow!("no router is selected"),
+            }));
         }
         Ok(routers)
     }
+}
+
+/// The hardware that each router has reported last. One that was never heard has none.
+async fn reported_hardware(
+    store: &Nats,
+    routers: &BTreeMap<Name, Router>,
+) -> Result<BTreeMap<Name, String>, Failure> {
+    let names: Vec<Name> = routers.keys().cloned().collect();
+    let entries = store
+        .get_all(&Kind::Heartbeat, &names)
+        .await
+        .context("cannot read the reports")?;
+    let reported = entries.into_iter().filter_map(|(name, entry)| {
+        let report = Report::parse(&entry.value).ok()?;
+        Some((name, report.hardware))
+    });
+    Ok(reported.collect())
+}
+
+fn no_such_hardware(model: &str, reported: &BTreeMap<Name, String>) -> anyhow::Error {
+    let known: BTreeSet<String> = reported.values().map(|model| format!("'{model}'")).collect();
+    if known.is_empty() {
+        return anyhow!("no router has reported its hardware yet");
+    }
+    let known: Vec<String> = known.into_iter().collect();
+    anyhow!(
+        "no router has reported the hardware '{model}', but {}",
+        known.join(", ")
+    )
 }
 
 /// The configuration, and how routers take it.
@@ -250,9 +291,13 @@ struct PlannedRouter<'a> {
 impl Plan {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let (folder, fleet) = Folder::open(&self.hub.folder)?;
-        let routers = self.selection.of(&folder)?;
-        let names: Vec<Name> = routers.keys().cloned().collect();
-        let before = block_on(async { in_store(&folder.connect(&fleet).await?, &names).await })?;
+        let (routers, before) = block_on(async {
+            let store = folder.connect(&fleet).await?;
+            let routers = self.selection.of(&folder, &store).await?;
+            let names: Vec<Name> = routers.keys().cloned().collect();
+            let before = in_store(&store, &names).await?;
+            Ok((routers, before))
+        })?;
         let wanted = self.content.documents(&routers, &before)?;
         let rows: Vec<PlannedRouter<'_>> = wanted
             .iter()
@@ -306,6 +351,7 @@ fn changed_lines(before: &str, after: &str) -> Vec<String> {
 #[command(after_help = "Examples:
   sqm fleet set sqm.conf --router r1
   sqm fleet set sqm.conf --group homes --not-before 2026-12-01T03:00:00Z
+  sqm fleet set sqm.conf --hardware 'GL.iNet GL-MT6000'
 
 Exit codes: 0 written (the routers decide; see 'sqm fleet status'), 1 the server cannot be reached, 2 wrong arguments or configuration.")]
 pub(super) struct Set {
@@ -323,10 +369,10 @@ pub(super) struct Set {
 impl Set {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let (folder, fleet) = Folder::open(&self.hub.folder)?;
-        let routers = self.selection.of(&folder)?;
         let key = folder.signing_key(&fleet, self.key.as_deref())?;
         let count = block_on(async {
             let store = folder.connect(&fleet).await?;
+            let routers = self.selection.of(&folder, &store).await?;
             let names: Vec<Name> = routers.keys().cloned().collect();
             let wanted = self
                 .content
@@ -342,7 +388,8 @@ impl Set {
                 .context("cannot write all documents; run the command again")?;
             Ok(count)
         })?;
-        outln!("{count} documents written. 'sqm fleet status' shows what the routers make of them.");
+        let documents = if count == 1 { "document" } else { "documents" };
+        outln!("{count} {documents} written; 'sqm fleet status' shows what comes of it.");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -405,6 +452,21 @@ mod tests {
             errors(&daemon)
         );
         assert!(errors(&text.replace("download}}", "rate}}")).contains("no value 'rate'"));
+    }
+
+    #[test]
+    fn hardware_that_no_router_has_is_answered_with_what_they_have() {
+        let reported = |models: &[&str]| -> BTreeMap<Name, String> {
+            let named = models.iter().enumerate();
+            let name = |number: usize| format!("r{number}").parse().expect("a name");
+            named
+                .map(|(number, model)| (name(number), (*model).to_owned()))
+                .collect()
+        };
+        let said = no_such_hardware("x", &reported(&["b", "a", "b"])).to_string();
+        assert_eq!(said, "no router has reported the hardware 'x', but 'a', 'b'");
+        let said = no_such_hardware("x", &reported(&[])).to_string();
+        assert_eq!(said, "no router has reported its hardware yet");
     }
 
     #[test]

@@ -167,7 +167,7 @@ impl Start {
             daily: self.daily,
         };
         rules.check().map_err(|error| Failure::Usage(anyhow!(error)))?;
-        let routers = self.selection.of(folder)?;
+        let routers = self.selection.of(folder, store).await?;
         let key = folder.signing_key(fleet, self.key.as_deref())?;
         let names: Vec<Name> = routers.keys().cloned().collect();
         let wanted = self
