@@ -140,11 +140,10 @@ impl Fleet {
         homes.spawn_server("server", &[&["sqm", "serve"][..], &limits].concat(), DEFAULT_PORT)?;
         homes.write("/tmp/first.conf", configuration(FIRST).as_bytes())?;
         for router in homes.routers() {
-            // What 'sqm fleet enroll' prints ends with the section for the router.
             self.hub(&format!(
-                "sqm fleet enroll {router} >enrolled
+                "sqm fleet enroll {router} >/dev/null
                  cp hub/credentials/{router}.creds /etc/netns/{router}/sqm/fleet.creds
-                 sed -n '/^config daemon/,$p' enrolled | cat - first.conf >/etc/netns/{router}/config/sqm"
+                 cat first.conf hub/credentials/{router}.conf >/etc/netns/{router}/config/sqm"
             ))?;
         }
         for router in homes.routers() {

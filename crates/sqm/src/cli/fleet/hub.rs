@@ -217,7 +217,7 @@ fn write_servers(folder: &Folder, fleet: &Fleet, keys: &Keys) -> Result<Vec<(Str
   sqm fleet enroll r1 --group homes --site berlin-1 --hub berlin
   sqm fleet enroll r2 --value download=80mbit --value upload=20mbit    for {{download}} in configurations
 
-The router needs the credentials file and the four lines that are printed. A router that is enrolled again gets new credentials; the
+The router needs two files, the credentials and a section for its configuration; the commands that bring them there are printed. A router that is enrolled again gets new credentials; the
 old ones count until 'sqm fleet revoke'.
 
 Exit codes: 0 done, 1 the folder cannot be written, 2 wrong arguments.")]
@@ -256,18 +256,35 @@ impl Enroll {
         };
         let file = folder.save_credentials(self.name.as_str(), &credentials.text)?;
         folder.save_router(&self.name, &router)?;
-        outln!("Credentials: {}", file.display());
-        outln!(
-            "Copy them to the router as /etc/sqm/fleet.creds (only root may read it), and add to /etc/config/sqm:"
+        let mut section = format!(
+            "\nconfig daemon\n\toption fleet_url '{}'\n\toption fleet_credentials '/etc/sqm/fleet.creds'\n\toption fleet_key '{}'\n",
+            fleet.url, fleet.key
         );
-        outln!();
-        outln!("config daemon");
-        outln!("\toption fleet_url '{}'", fleet.url);
-        outln!("\toption fleet_credentials '/etc/sqm/fleet.creds'");
-        outln!("\toption fleet_key '{}'", fleet.key);
         if fleet.certificate_authority.is_some() {
-            outln!("\toption fleet_ca '/etc/sqm/fleet-ca.pem'");
+            section += "\toption fleet_ca '/etc/sqm/fleet-ca.pem'\n";
         }
+        let section_file = folder.save_section(self.name.as_str(), &section)?;
+        outln!("Credentials:                {}", file.display());
+        outln!("For its /etc/config/sqm:    {}", section_file.display());
+        outln!("{}", section.trim_end());
+        outln!("\nBring them to the router and restart its daemon, for instance by ssh:");
+        outln!(
+            "  ssh root@{} 'mkdir -p /etc/sqm; umask 077; cat >/etc/sqm/fleet.creds' <{}",
+            self.name,
+            file.display()
+        );
+        if let Some(authority) = &fleet.certificate_authority {
+            outln!(
+                "  scp {} root@{}:/etc/sqm/fleet-ca.pem",
+                authority.display(),
+                self.name
+            );
+        }
+        outln!(
+            "  ssh root@{} 'cat >>/etc/config/sqm; systemctl restart sqm' <{}",
+            self.name,
+            section_file.display()
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
