@@ -3,7 +3,7 @@
 #
 # Debian's own user-mode-linux package cannot do virtual time (its RAID6 benchmark at boot excludes it), so the
 # lab builds one. The result is cached outside the source tree under a name made of the source package's version,
-# kernel.config and this script, so a change of any builds anew. Prints the path of the binary as its last line.
+# kernel.config, uml.patch and this script, so a change of any builds anew. Prints the path of the binary as its last line.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ if [ ! -r "$tarball" ]; then
     echo "lab kernel: $tarball is missing: install the Debian package linux-source-6.1 (lab/deps.sh build does)" >&2
     exit 1
 fi
-for tool in flex bison bc xz gcc make; do
+for tool in flex bison bc xz gcc make patch; do
     command -v "$tool" >/dev/null || {
         echo "lab kernel: the program '$tool' is missing (lab/deps.sh build installs it)" >&2
         exit 1
@@ -22,7 +22,7 @@ for tool in flex bison bc xz gcc make; do
 done
 
 version=$(dpkg-query -W -f '${Version}' linux-source-6.1 2>/dev/null || cksum <"$tarball" | cut -d' ' -f1)
-key=$(printf '%s\n' "$version" | cat - "$here/kernel.config" "$0" | sha256sum | cut -c1-12)
+key=$(printf '%s\n' "$version" | cat - "$here/kernel.config" "$here/uml.patch" "$0" | sha256sum | cut -c1-12)
 kernel=$cache/linux-virtual-time-$key
 
 if [ ! -x "$kernel" ]; then
@@ -40,12 +40,10 @@ if [ ! -x "$kernel" ]; then
     trap 'exit 130' INT TERM
     log=$cache/build.log
     # A shell of its own: in a condition, "set -e" would be off.
-    sh -eu -s "$work" "$tarball" "$here/kernel.config" >"$log" 2>&1 <<'STEPS' || {
+    sh -eu -s "$work" "$tarball" "$here/kernel.config" "$here/uml.patch" >"$log" 2>&1 <<'STEPS' || {
         cd "$1"
         tar -xJf "$2" --strip-components=1
-        # Room for the register state of processors with AMX (11 KiB instead of 2.7): without it their host kernel
-        # refuses to restore a guest process. The larger stacks in kernel.config are for the same state.
-        sed -i 's/DEFINE_LONGS(HOST_FP_SIZE, 2696)/DEFINE_LONGS(HOST_FP_SIZE, 12288)/' arch/x86/um/user-offsets.c
+        patch -p1 <"$4"
         make -s ARCH=um defconfig
         # Later words win in Kconfig's own merge: the base first, the lab's needs on top.
         ARCH=um scripts/kconfig/merge_config.sh -m .config "$3"

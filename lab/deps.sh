@@ -10,7 +10,7 @@ set -eu
 packages="gcc libc6-dev user-mode-linux kmod iproute2 ethtool iptables nftables iputils-ping fonts-dejavu-core"
 case "${1:-}" in
     run) ;;
-    build) packages="$packages python3 linux-source-6.1 make flex bison bc xz-utils systemd util-linux ppp pppoe procps irtt" ;;
+    build) packages="$packages python3 linux-source-6.1 make patch flex bison bc xz-utils systemd util-linux ppp pppoe procps irtt" ;;
     flent) packages="python3 python3-venv" ;;
     nats)
         packages=nats-server

@@ -27,6 +27,8 @@ pub struct Guest {
     next_id: AtomicU64,
     /// Held until the guest has ended.
     _processor: Option<Processor>,
+    /// The guest reads its programs from it.
+    _folder: tempfile::TempDir,
 }
 
 /// The output of a program inside the guest.
@@ -95,7 +97,7 @@ impl Guest {
         let processor = Processor::with_fewest_guests();
         let mut kernel = launch::spawn(command, clock, processor.as_ref())
             .map_err(|e| Error::host("cannot start the lab's kernel", &kernel_file, e))?;
-        let watcher = watch(kernel.id()).map_err(|e| {
+        let watcher = watch(kernel.id(), folder.path()).map_err(|e| {
             let _ = kernel.kill();
             Error::host("cannot start", "sh", e)
         })?;
@@ -114,10 +116,9 @@ impl Guest {
             console,
             next_id: AtomicU64::new(1),
             _processor: processor,
+            _folder: folder,
         };
         guest.wait_for(&greeting, BOOT_PATIENCE)?;
-        // A running guest does not need its folder. Without it, nothing is left behind if this process is killed later.
-        drop(folder);
         Ok(guest)
     }
 
@@ -269,11 +270,13 @@ impl Drop for Guest {
     }
 }
 
-/// Starts a watcher: a process that kills the kernel's process group when a pipe from this process closes. Without it, a guest
-/// that hangs, or a kernel that misses the end of its console, would stay for ever.
-fn watch(group: u32) -> io::Result<Child> {
+/// Starts a watcher: a process that kills the kernel's process group and removes the guest's folder when a pipe from this process
+/// closes. Without it, a guest that hangs, or a kernel that misses the end of its console, would stay for ever.
+fn watch(group: u32, folder: &Path) -> io::Result<Child> {
     Command::new("sh")
-        .args(["-c", "read -r _; kill -s KILL -- \"-$0\"", &group.to_string()])
+        .args(["-c", "read -r _; kill -s KILL -- \"-$0\"; rm -rf -- \"$1\""])
+        .arg(group.to_string())
+        .arg(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -364,7 +367,7 @@ fn private_folder() -> Result<tempfile::TempDir, Error> {
 
 const FOLDER: &str = "sqm-lab-";
 
-/// Removes the folders of processes that were killed while their guest booted.
+/// Removes the folders of processes that were killed while they had a guest.
 fn remove_orphans(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;

@@ -104,10 +104,6 @@ impl Program {
         }
         self.temporary
     }
-
-    fn files(&self) -> Vec<String> {
-        files(&self.temporary)
-    }
 }
 
 fn files(folder: &TempDir) -> Vec<String> {
@@ -195,8 +191,9 @@ fn a_killed_keeper_ends_its_guest_and_does_not_block_the_next_lab() {
     let keep = ["keep", "--clock", "virtual"];
     let mut keeper = Program::start(&keep, tempfile::tempdir().unwrap());
     keeper.waits_until_ready();
-    assert_eq!(keeper.files(), ["sqm-lab"]);
-    let mut keeper = Program::start(&keep, keeper.end_by(Signal::KILL));
+    let temporary = keeper.end_by(Signal::KILL);
+    assert_eq!(files(&temporary), ["sqm-lab"]);
+    let mut keeper = Program::start(&keep, temporary);
     keeper.waits_until_ready();
 
     let lab = |words: &[&str]| {
