@@ -1,11 +1,12 @@
 #!/bin/sh
 # Builds the Debian package from a built program.
-# Usage: build.sh PROGRAM FOLDER  (prints the package's file name, which is put into FOLDER)
+# Usage: build.sh PROGRAM FOLDER [MIB]  (prints the package's file name, which is put into FOLDER; MIB is the largest size of the program)
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1
 out=$2
+limit=${3:-15}
 for tool in dpkg-deb strip gzip; do
     command -v "$tool" >/dev/null || {
         echo "package: the program '$tool' is missing (Debian packages dpkg and binutils)" >&2
@@ -29,8 +30,8 @@ chmod 755 "$root"
 install -D -m 755 -s "$program" "$root/usr/bin/sqm"
 # Growth is to be noticed: each process maps the program. Routers with 16 MiB of flash take the one that only shapes (make size).
 size=$(stat -c %s "$root/usr/bin/sqm")
-if [ "$size" -gt $((15 << 20)) ]; then
-    echo "package: the program has $size bytes stripped, more than 15 MiB" >&2
+if [ "$size" -gt $((limit << 20)) ]; then
+    echo "package: the program has $size bytes stripped, more than $limit MiB" >&2
     exit 1
 fi
 echo "package: the program has $size bytes stripped" >&2

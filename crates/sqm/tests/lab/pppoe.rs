@@ -1,6 +1,9 @@
 //! A PPPoE line, dialled by the real `pppd` to a real `pppoe-server`. `sqm setup` finds the session and counts its
 //! overhead, and the daemon shapes each new session, whose connections autorate sees.
 
+use std::path::Path;
+use std::process::Command;
+
 use super::shared;
 use sqm_lab::{Clock, Home, Line};
 
@@ -60,9 +63,45 @@ fn nothing_to_say(home: &Home, script: &str) {
     assert!(said.is_empty(), "{said}");
 }
 
-/// First by flags, then as a dialogue on the fresh router: kind of line, speeds, tests before and after, the search for rates, the
-/// start at boot, the page with a password. The guest has no systemd: a stand-in records what `systemctl` was asked for, and starts
-/// the page with the options that setup wrote.
+/// Installs the Debian package on the router, in place of the program that the lab brings along. Returns the folder with the package,
+/// which the guest reads. The guest sees this machine's files, and what it writes stays in its memory.
+fn install_package(home: &Home) -> tempfile::TempDir {
+    // The lab covers /tmp.
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("open to the guest");
+    let built = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/debian/build.sh"))
+        .args([
+            env!("CARGO_BIN_EXE_sqm"),
+            folder.path().to_str().expect("UTF-8"),
+            "200",
+        ])
+        .env("DPKG_DEB_COMPRESSOR_TYPE", "none")
+        .output()
+        .expect("build.sh runs");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    home.script(&format!(
+        "for tree in usr var; do
+             mkdir -p /run/install/$tree/upper /run/install/$tree/work
+             mount -t overlay overlay -o lowerdir=/$tree,upperdir=/run/install/$tree/upper,workdir=/run/install/$tree/work /$tree
+         done
+         # Only root of this machine may read these.
+         (cd /etc && rm -f shadow gshadow .pwd.lock *- && touch shadow gshadow)
+         mkdir -p /run/install/dpkg/info /run/install/dpkg/updates
+         dpkg-query --status libc6 libgcc-s1 passwd >/run/install/dpkg/status
+         dpkg --admindir=/run/install/dpkg -i {} >/run/install/log 2>&1 || {{ cat /run/install/log >&2; exit 1; }}
+         umount /run/bin/sqm; rm /run/bin/sqm
+         [ $(command -v sqm) = /usr/bin/sqm ]",
+        String::from_utf8_lossy(&built.stdout).trim()
+    ))
+    .expect("the package installs");
+    folder
+}
+
+/// First by flags, then as a dialogue on a fresh Debian router with the package: kind of line, speeds, tests before and after, the
+/// search for rates, the start at boot, the page with a password. The guest has no systemd: a stand-in records what `systemctl` was
+/// asked for, and starts the page with the options that setup wrote.
 #[test]
 fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
     let home = dialled("vdsl80");
@@ -123,6 +162,7 @@ fn setup_finds_the_session_and_what_it_adds_to_a_packet() {
         ["D", "F"].contains(&report["grade"]["letter"].as_str().expect("a grade")),
         "{report}"
     );
+    let _package = install_package(&home);
     let said = home
         .script(
             "set +e; cd /tmp
@@ -143,12 +183,13 @@ again; grep -q 'the page: https://192.168.1.1:8443/' flags || cat flags
 rm /var/lib/sqm-web/password; again; cat flags
 echo short >password; again --page-password password; cat flags
 END
-             chmod 755 bin/systemctl; rm -f /etc/config/sqm
+             chmod 755 bin/systemctl
              # A password is typed after the terminal has asked for it, because it discards what was typed before.
              typed() { until grep -q \"$1\" said; do sleep 1; done; printf \"$2\"; }
              { printf 'vdsl\n80 Mbit/s\n\n\n\n\n'; typed 'Password: ' 'correct horse\n'; typed 'Again: ' 'correct horse\n'; } |
                  script -qefc \"ip netns exec router sh walk $(date +%s)\" /dev/null >said
              cat said enabled page
+             readlink -e /etc/systemd/system/multi-user.target.wants/sqm.service
              ip netns exec router sqm verify && echo in force
              # Responsiveness without and with what was set up, as one document.
              (exec ip netns exec router sqm daemon >kept 2>&1) & daemon=$!
@@ -164,6 +205,7 @@ END
     let has = |text: &str| assert!(said.contains(text), "no '{text}': {said}");
     has("verified: the kernel holds what is configured");
     has("enable --now sqm.service");
+    has("/lib/systemd/system/sqm.service");
     has("in force");
     has("pair: exit 0");
     has("in force again");
