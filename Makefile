@@ -47,12 +47,14 @@ other-suites:
 
 # Every test of the lab, and those that take too long for every change: each setup script on each line, each change from one
 # configuration to another, tune on each line, each fault at each step.
-nightly: lab-kernel deny
+nightly: lab-kernel flent deny
 	lab/deps.sh shells
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture
 	SQM_NIGHTLY=1 cargo test -p sqm-configuration -p sqm-sim -- --nocapture
+	SQM_NIGHTLY=1 cargo test -p sqm-measure --test real_flent
+	SQM_NIGHTLY=1 cargo test -p sqm-plan --test memory
 	cargo test -p sqm --test nightly -- --nocapture
 
 # Licences, sources and duplicate versions of the dependencies; and known vulnerabilities, if their database can be fetched.
@@ -87,9 +89,11 @@ web:
 	npm --prefix web run build
 
 # Tests of the page in Chromium, about a minute; pictures in web/test-out/.
+test-web: export SQM_PICTURES = 1
 test-web: web page-suites
 
 # Tests of the page against the program on the lab's router: a browser makes changes, and the kernel and tc show their effect.
+test-web-lab: export SQM_PICTURES = 1
 test-web-lab: web lab-kernel
 	cargo build -p sqm
 	$(MAKE) page-lab-suites

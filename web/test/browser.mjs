@@ -72,8 +72,9 @@ async function loadPictures(page) {
     );
 }
 
-/** Takes a screenshot after all pictures have loaded. */
+/** Takes a screenshot after all pictures have loaded, if the person who runs the tests wants to look at them (`make test-web`). */
 export async function shot(page, name, fullPage = true) {
+    if (!process.env.SQM_PICTURES) return;
     await loadPictures(page);
     await page.screenshot({ path: join(OUT, `${name}.png`), fullPage });
 }

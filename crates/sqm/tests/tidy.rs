@@ -475,7 +475,6 @@ fn the_reference_names_every_command() {
     );
 }
 
-/// The reference lists every metric.
 /// A test that is ignored is forgotten: the long ones are in tests/nightly, or try more cases with `SQM_NIGHTLY`.
 #[test]
 fn no_test_is_ignored() {
@@ -489,6 +488,33 @@ fn no_test_is_ignored() {
             file.display()
         );
     }
+}
+
+/// An example in the documentation of a crate without doctests would never run.
+#[test]
+fn examples_in_documentation_are_run() {
+    let mut without = 0;
+    for member in members() {
+        let folder = root().join(&member);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
+        if !manifest.contains("doctest = false") {
+            continue;
+        }
+        without += 1;
+        for file in rust_files(&folder.join("src")) {
+            let source = fs::read_to_string(&file).expect("a source is text");
+            let fence = source.lines().find(|line| {
+                let text = line.trim_start();
+                (text.starts_with("///") || text.starts_with("//!")) && text.contains("```")
+            });
+            assert!(
+                fence.is_none(),
+                "{} has an example: remove `doctest = false` from {member}/Cargo.toml",
+                file.display()
+            );
+        }
+    }
+    assert!(without > 0);
 }
 
 /// Each finding has a row in the guide's table of symptoms: its identifier begins a string literal of findings.rs that is an
@@ -511,6 +537,7 @@ fn the_guide_names_every_finding_of_the_doctor() {
     assert!(known >= 17, "{known} findings");
 }
 
+/// The reference lists every metric.
 #[test]
 fn the_reference_names_every_metric() {
     let reference =
