@@ -8,10 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 use sqm_lab::{Clock, Home, Line};
 
+use super::guide;
 use super::shared::home;
-
-#[path = "../support/guide.rs"]
-mod guide;
 
 /// A configuration whose upload has this rate, kbit/s. The line carries 28,000 and 4,800.
 fn configuration(upload: u32) -> String {

@@ -10,6 +10,8 @@ pub(crate) mod faults;
 pub(crate) mod files;
 pub(crate) mod fleet;
 pub(crate) mod fleet_kill;
+#[path = "../support/guide.rs"]
+pub(crate) mod guide;
 pub(crate) mod measure;
 mod output;
 mod own_scripts;

@@ -5,10 +5,8 @@ use std::fs;
 
 use sqm_lab::{Clock, Home, Line};
 
+use crate::lab::guide as pages;
 use crate::lab::shared;
-
-#[path = "../support/guide.rs"]
-mod pages;
 
 /// Files of the walk that are pictures of the guide.
 const PICTURES: [(&str, &str); 3] = [
