@@ -512,7 +512,7 @@ impl RollOut {
         let names: Vec<&str> = bad.iter().take(5).map(|(name, _)| name.as_str()).collect();
         let more = if bad.len() > names.len() { ", …" } else { "" };
         Some(format!(
-            "{} of the {} routers of this step that could be judged are bad ({}): {}{more}",
+            "{} of {} routers of this step failed ({}; unjudged ones are not counted): {}{more}",
             bad.len(),
             judged + busy,
             words.join(", "),

@@ -19,6 +19,7 @@ mod duration;
 mod exit_codes;
 #[cfg(feature = "fleet")]
 pub(crate) mod fleet;
+pub(crate) mod fleet_check;
 #[cfg(feature = "full")]
 mod full;
 mod groups;
@@ -82,6 +83,8 @@ enum Command {
     Doctor(doctor::Args),
     #[cfg(feature = "fleet")]
     Fleet(fleet::Args),
+    #[command(name = "fleet-check")]
+    FleetCheck(fleet_check::Args),
     Import(import::Args),
     Plan(plan::Args),
     Reload(shape::Reload),
@@ -130,7 +133,7 @@ impl crate::Program for Cli {
         ),
         ("Run and watch", &["daemon", "web", "doctor", "bugreport"]),
         ("Measure", &["test", "serve", "tune", "compare"]),
-        ("Many routers", &["fleet"]),
+        ("Many routers", &["fleet", "fleet-check"]),
         ("Replay and examine", &["replay", "autorate"]),
         ("Package", &["manual", "completions"]),
     ];
@@ -150,7 +153,7 @@ impl crate::Program for Cli {
             Command::Setup(args) => !args.changes_something(),
             #[cfg(feature = "fleet")]
             Command::Fleet(args) => args.is_output_its_product(),
-            Command::Plan(_) | Command::Status(_) | Command::Verify(_) => true,
+            Command::FleetCheck(_) | Command::Plan(_) | Command::Status(_) | Command::Verify(_) => true,
             #[cfg(feature = "router")]
             Command::Test(_) => true,
             #[cfg(feature = "full")]
@@ -165,6 +168,7 @@ impl crate::Program for Cli {
             Command::Doctor(args) => args.run(),
             #[cfg(feature = "fleet")]
             Command::Fleet(args) => args.run(),
+            Command::FleetCheck(args) => args.run(),
             Command::Import(args) => args.run(),
             Command::Plan(args) => args.run(),
             Command::Reload(args) => args.run(),

@@ -18,7 +18,7 @@ const FLENT: &str = concat!(
 );
 
 /// Commands with the files that they need, each after the beginning of its heading in the page.
-const COMMANDS: [(&str, &str); 23] = [
+const COMMANDS: [(&str, &str); 24] = [
     ("sqm import --json", "sqm import --json eth0.iface.conf"),
     ("sqm plan --json", "sqm plan --config config --json"),
     ("sqm plan --json", "sqm plan --config config --format json"),
@@ -29,6 +29,10 @@ const COMMANDS: [(&str, &str); 23] = [
     ),
     ("sqm status --json", "sqm status lo --json"),
     ("sqm verify --json", "sqm verify --config config --json"),
+    (
+        "sqm fleet-check --json",
+        "sqm fleet-check --config config --within 0 --reach 127.0.0.1:1 --json",
+    ),
     ("sqm doctor --json", "sqm doctor --judge facts --json"),
     ("sqm test --list --json", "sqm test --list --json"),
     ("sqm calc goodput --json", "sqm calc goodput 100mbit --json"),

@@ -854,19 +854,19 @@ fn an_unconfirmed_change_is_rolled_back_even_if_a_process_is_killed() {
         let body = json!({"revision": revision, "confirm_seconds": seconds, "text": CONFIG.replace("10000", "9000")});
         site.send("PUT", "/config", &body)
     };
-    let waiting = put(&site, 2);
+    let waiting = put(&site, 600);
     assert_eq!(waiting.code, 200, "{}", waiting.body);
     assert_eq!(site.config(), CONFIG.replace("10000", "9000"));
     assert_eq!(
-        put(&site, 2).json()["code"],
+        put(&site, 600).json()["code"],
         "unconfirmed",
         "one change at a time"
     );
-    site.until("/config", |config| config["unconfirmed"].is_null());
+    assert_eq!(site.send("POST", "/config/revert", &Value::Null).code, 200);
     assert_eq!(site.config(), CONFIG);
 
-    assert_eq!(put(&site, 600).code, 200);
-    assert_eq!(site.send("POST", "/config/revert", &Value::Null).code, 200);
+    assert_eq!(put(&site, 1).code, 200);
+    site.until("/config", |config| config["unconfirmed"].is_null());
     assert_eq!(site.config(), CONFIG);
 
     // The daemon dies. The next one still rolls the change back.

@@ -15,6 +15,7 @@ use sqm_kernel::stop::{Stopped, stop};
 use sqm_kernel::transaction::{Applied, Transaction};
 use sqm_kernel::verify::Comparison;
 use sqm_kernel::{Difference, capability, foreign, observe};
+use sqm_plan::RateOverrides;
 use sqm_plan::plan::Plan;
 
 #[cfg(feature = "full")]
@@ -138,7 +139,7 @@ pub(crate) struct Verify {
 }
 
 #[derive(clap::Args)]
-struct State {
+pub(super) struct State {
     /// Folder for the state that `sqm stop` restores.
     #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
@@ -398,30 +399,31 @@ impl Status {
 /// but is unlikely to do so in every attempt. The value is a choice.
 const LOOKS: usize = 5;
 
+/// The result of comparing the configuration with the kernel.
+pub(super) struct Found {
+    pub(super) differences: Vec<Difference>,
+    /// Sentences about interfaces whose rates a controller moves.
+    controlled: Vec<String>,
+    held: RateOverrides,
+}
+
 impl Verify {
+    pub(super) const fn quiet(which: Which, state: State) -> Self {
+        Self {
+            which,
+            json: true,
+            state,
+        }
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut socket = Socket::open().context("cannot open a netlink socket")?;
-        let links = observe::links(&mut socket)?;
-        // Read once for its warnings, which the attempts below do not print.
-        let is_nothing = self.which.plans(&links)?.is_empty();
-        let controllers = RateControllers::of_daemon(&self.state.state_dir);
-        let mut looks = 0;
-        let (differences, controlled, held) = loop {
-            looks += 1;
-            let (plans, held) = self
-                .which
-                .plans_in_force(&mut socket, &links, &self.state.state_dir)?;
-            let (plans, absent) = present(plans, &links)?;
-            let (mut differences, controlled) = self.differences(&mut socket, &plans, &controllers)?;
-            differences.extend(absent.iter().map(|plan| Difference {
-                at: plan.interface.clone(),
-                planned: "a network device".to_owned(),
-                found: "no such device".to_owned(),
-            }));
-            if differences.is_empty() || held.is_empty() || looks == LOOKS {
-                break (differences, controlled, held);
-            }
-        };
+        // Read once for its warnings, which the comparison does not print.
+        let is_nothing = self.is_nothing()?;
+        let Found {
+            differences,
+            controlled,
+            held,
+        } = self.compare()?;
         if self.json {
             json::print(&json::list(&differences))?;
         } else {
@@ -445,6 +447,41 @@ impl Verify {
             );
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// No interface is configured and enabled. Prints the warnings of the file.
+    pub(super) fn is_nothing(&self) -> Result<bool, Failure> {
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket)?;
+        Ok(self.which.plans(&links)?.is_empty())
+    }
+
+    /// Compares once, and again if a rate may have been changed meanwhile.
+    pub(super) fn compare(&self) -> Result<Found, Failure> {
+        let mut socket = Socket::open().context("cannot open a netlink socket")?;
+        let links = observe::links(&mut socket)?;
+        let controllers = RateControllers::of_daemon(&self.state.state_dir);
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let (plans, held) = self
+                .which
+                .plans_in_force(&mut socket, &links, &self.state.state_dir)?;
+            let (plans, absent) = present(plans, &links)?;
+            let (mut differences, controlled) = self.differences(&mut socket, &plans, &controllers)?;
+            differences.extend(absent.iter().map(|plan| Difference {
+                at: plan.interface.clone(),
+                planned: "a network device".to_owned(),
+                found: "no such device".to_owned(),
+            }));
+            if differences.is_empty() || held.is_empty() || looks == LOOKS {
+                return Ok(Found {
+                    differences,
+                    controlled,
+                    held,
+                });
+            }
+        }
     }
 
     /// The differences, and a sentence about each interface whose rates a controller moves.

@@ -277,11 +277,14 @@ fn verify_finds_changes_by_another_program() {
     let port = Port::new("p7");
     port.config(CAKE);
     port.sqm_ok("start");
+    port.sqm_ok("fleet-check");
     port.tc("qdisc change dev p7 root cake bandwidth 9mbit");
-    let output = port.sqm("verify");
-    assert_eq!(output.code, 1);
-    let said = output.stdout + &output.stderr;
-    assert!(said.contains("bandwidth") && said.contains("p7"), "{said}");
+    for command in ["verify", "fleet-check"] {
+        let output = port.sqm(command);
+        assert_eq!(output.code, 1);
+        let said = output.stdout + &output.stderr;
+        assert!(said.contains("bandwidth") && said.contains("p7"), "{said}");
+    }
     port.sqm_ok("stop");
 }
 

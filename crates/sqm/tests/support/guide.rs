@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// The pages of the guide, in the order of its contents.
-pub(crate) const PAGES: [&str; 11] = [
+pub(crate) const PAGES: [&str; 12] = [
     "before-you-begin",
     "install",
     "setup",
@@ -23,6 +23,7 @@ pub(crate) const PAGES: [&str; 11] = [
     "autorate",
     "openwrt",
     "fleet",
+    "openwisp",
     "trouble",
 ];
 
