@@ -41,6 +41,11 @@ fn a_configuration_stays_if_the_controller_is_reached() {
     let output = check(&configuration(false), &["--reach", &server]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert!(
+        said(&output).contains("there is nothing to compare"),
+        "{}",
+        said(&output)
+    );
+    assert!(
         said(&output).contains(&format!("{server}: a round trip of ")),
         "{}",
         said(&output)

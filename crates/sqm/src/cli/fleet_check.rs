@@ -73,12 +73,8 @@ impl Args {
         let end = Instant::now() + self.within;
         let verify = Verify::quiet(self.which, self.state);
         // Prints the file's warnings, once.
-        verify.is_nothing()?;
-        let mut differences = verify.compare()?.differences;
-        while !differences.is_empty() && Instant::now() < end {
-            sleep(PAUSE);
-            differences = verify.compare()?.differences;
-        }
+        let is_nothing = verify.is_nothing()?;
+        let differences = differences(&verify, end)?;
         let longest = self.round_trip;
         let servers = self
             .reach
@@ -93,15 +89,17 @@ impl Args {
         if self.json {
             json::print(&json::object(&checked))?;
         } else {
-            checked.print();
+            checked.print(is_nothing);
         }
         Ok(ExitCode::from(u8::from(!checked.may_stay)))
     }
 }
 
 impl Checked {
-    fn print(&self) {
-        if self.differences.is_empty() {
+    fn print(&self, is_nothing: bool) {
+        if is_nothing {
+            outln!("no interface is configured and enabled: there is nothing to compare");
+        } else if self.differences.is_empty() {
             outln!("the kernel holds what is configured");
         }
         self.differences
@@ -135,6 +133,17 @@ impl Server {
             server,
             round_trip_ms: median.ok().map(|median| median.as_secs_f64() * 1000.0),
             error,
+        }
+    }
+}
+
+/// The differences that are left at `end`. A device may be absent for a while when the network is configured, too.
+fn differences(verify: &Verify, end: Instant) -> Result<Vec<Difference>, Failure> {
+    loop {
+        match verify.compare() {
+            Ok(found) if found.differences.is_empty() => return Ok(Vec::new()),
+            found if Instant::now() >= end => return Ok(found?.differences),
+            _ => sleep(PAUSE),
         }
     }
 }
