@@ -19,10 +19,11 @@ check: export CARGO_INCREMENTAL = 0
 check: lint
 	cargo test --workspace --lib --exclude sqm-sim
 
-# All tests. Builds the lab's virtual-time kernel once, about 10 minutes, cached outside the source tree.
-# The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most one processor.
+# All tests, without the lints, which compile everything once more. Builds the lab's virtual-time kernel once, about 10 minutes, cached
+# outside the source tree. The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most
+# one processor.
 test: export CARGO_INCREMENTAL = 0
-test: lint lab-kernel flent nats web browser
+test: lab-kernel flent nats web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
 	$(MAKE) --keep-going --jobs=4 lab-suites page-suites other-suites check-32-bit page-lab-suites
