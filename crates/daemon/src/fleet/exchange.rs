@@ -1,15 +1,18 @@
 //! The thread of the fleet: carries what the store says to the agent, and what the agent decides to the main loop and the store.
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqm_api::journal::LogKind;
 use sqm_fleet::agent::{Action, Agent, Ended};
+use sqm_fleet::judgement::{Load, Second};
 use sqm_fleet::nats::{Nats, Options};
 use sqm_fleet::report::{Outcome, Report, SCHEMA};
 use sqm_fleet::transport::{Event, Key, Store};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
 use tracing::{info, warn};
 
 use super::changes::{self, Change};
@@ -20,6 +23,8 @@ use crate::shared::Shared;
 
 /// How often packets are looked at on a busy line; a choice. On an idle one it is once a second.
 const POLL: Duration = Duration::from_millis(100);
+/// A second, the unit of the agent's judgement.
+const SECOND: Duration = Duration::from_secs(1);
 /// How often the router says that it is there. A choice: an operator sees within two minutes that a router is gone.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 /// How often the document is read again without a reason. A choice: a message may get lost without a trace.
@@ -48,6 +53,8 @@ struct Exchange<S> {
     shared: Arc<Shared>,
     store: S,
     observer: Observer,
+    /// Seconds that were observed while the store was waited for, which the agent has not seen yet.
+    seconds: Vec<(Second, Load)>,
     /// The change that waits for its verdict.
     change: Option<Change>,
     /// When the store is to be read again, if there is a reason.
@@ -66,6 +73,7 @@ impl<S: Store> Exchange<S> {
             shared,
             store,
             observer: Observer::default(),
+            seconds: Vec::new(),
             change: None,
             read_at: None,
             waiting: VecDeque::new(),
@@ -80,7 +88,7 @@ impl<S: Store> Exchange<S> {
         }
         let mut poll = interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut second = interval(Duration::from_secs(1));
+        let mut second = interval(SECOND);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut retry = Instant::now();
         let mut heartbeat = Instant::now() + HEARTBEAT;
@@ -122,7 +130,9 @@ impl<S: Store> Exchange<S> {
     /// Reads the router's document.
     async fn read(&mut self) {
         let key = Key::Desired(self.agent.router().clone());
-        match self.store.get(&key).await {
+        let records = &self.shared.state_dir;
+        let request = self.store.get(&key);
+        match observing(&mut self.observer, &mut self.seconds, records, request).await {
             Ok(Some(entry)) => self.receive(&entry.value).await,
             Ok(None) => {}
             Err(error) => {
@@ -159,7 +169,9 @@ impl<S: Store> Exchange<S> {
             let actions = self.ended(ended);
             self.carry_out(actions).await;
         }
-        for (second, load) in self.observer.seconds(monotonic(), &self.shared.state_dir) {
+        self.seconds
+            .extend(self.observer.seconds(monotonic(), &self.shared.state_dir));
+        for (second, load) in std::mem::take(&mut self.seconds) {
             let actions = self.agent.observe(&second, load, now);
             self.carry_out(actions).await;
         }
@@ -259,7 +271,9 @@ impl<S: Store> Exchange<S> {
                 self.said = Some(text);
             }
         }
-        if let Err(error) = self.store.put(&key, report, None).await {
+        let records = &self.shared.state_dir;
+        let request = self.store.put(&key, report, None);
+        if let Err(error) = observing(&mut self.observer, &mut self.seconds, records, request).await {
             // It is written again at the next connection, and each minute as a heartbeat.
             self.fail(format!("the report cannot be written: {error}"));
         }
@@ -313,6 +327,27 @@ impl<S: Store> Exchange<S> {
         self.said = None;
         info!("{text}");
         log(&self.shared, text.to_owned());
+    }
+}
+
+/// Waits for the store, for ten seconds if it does not answer, and observes the lines meanwhile.
+async fn observing<T>(
+    observer: &mut Observer,
+    seconds: &mut Vec<(Second, Load)>,
+    records: &Path,
+    request: impl Future<Output = T>,
+) -> T {
+    let mut request = pin!(request);
+    let mut poll = interval(POLL);
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut second = interval_at(Instant::now() + SECOND, SECOND);
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            answer = &mut request => return answer,
+            _ = poll.tick(), if observer.is_busy() => observer.poll(monotonic()),
+            _ = second.tick() => seconds.extend(observer.seconds(monotonic(), records)),
+        }
     }
 }
 

@@ -312,3 +312,29 @@ fn a_read_without_an_answer_is_repeated() {
         assert_eq!(router.text(), configuration(20));
     });
 }
+
+#[test]
+fn the_lines_are_observed_while_the_store_does_not_answer() {
+    block_on(async {
+        let mut router = Router::new();
+        // The first look at a new line begins its first second.
+        router.load();
+        let exchange = &mut router.exchange;
+        let (ask, asked) = tokio::sync::oneshot::channel();
+        let mut seconds = Vec::new();
+        // The store answers when the test has seen a second.
+        let observed = observing(
+            &mut exchange.observer,
+            &mut seconds,
+            Path::new("/no-such-folder"),
+            asked,
+        );
+        let answers = async {
+            sleep(SECOND * 2).await;
+            ask.send(()).expect("it waits");
+        };
+        let (answer, ()) = tokio::join!(observed, answers);
+        answer.expect("the answer arrives");
+        assert!(!seconds.is_empty(), "nothing was observed");
+    });
+}
