@@ -6,19 +6,22 @@
 //!
 //! The bucket is one as the `nats` tool makes them (`nats kv`), so that tool can look into it.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::client::RequestErrorKind;
-use async_nats::{Client, ConnectOptions, HeaderMap, Request, ServerAddr, Subscriber};
+use async_nats::{AuthError, Client, ConnectOptions, HeaderMap, Request, ServerAddr, Subscriber};
 use data_encoding::BASE64;
 use futures_util::StreamExt;
+use nkeys::KeyPair;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::name::Name;
 use crate::transport::{Entry, Error, Event, Key, Kind, Store};
+use crate::user;
 
 /// The bucket with everything that must not be lost.
 const BUCKET: &str = "fleet";
@@ -117,13 +120,8 @@ impl Nats {
                 }
             });
         if let Some(file) = &options.credentials {
-            let with = connect.credentials_file(file).await;
-            connect = with.map_err(|error| {
-                Error::Options(format!(
-                    "the credentials {} cannot be read: {error}",
-                    file.display()
-                ))
-            })?;
+            connect = with_credentials(connect, file)
+                .map_err(|why| Error::Options(format!("the credentials {}: {why}", file.display())))?;
         }
         if let Some(file) = &options.certificate_authority {
             connect = connect.add_root_certificates(file.clone());
@@ -414,6 +412,16 @@ struct StoredMessage {
     data: String,
     #[serde(default)]
     time: String,
+}
+
+fn with_credentials(connect: ConnectOptions, file: &Path) -> Result<ConnectOptions, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
+    let wrong = || "this is no credentials file".to_owned();
+    let token = user::token_in(&text).ok_or_else(wrong)?;
+    let key = KeyPair::from_seed(user::seed_in(&text).ok_or_else(wrong)?).map_err(|_| wrong())?;
+    Ok(connect.jwt(token.to_owned(), move |nonce| {
+        std::future::ready(key.sign(&nonce).map_err(AuthError::new))
+    }))
 }
 
 async fn forward(mut subscriber: Subscriber, events: mpsc::UnboundedSender<Event>) {

@@ -17,7 +17,7 @@ pub(crate) mod doctor;
 mod dscp;
 mod duration;
 mod exit_codes;
-#[cfg(feature = "fleet")]
+#[cfg(all(feature = "fleet", feature = "full"))]
 pub(crate) mod fleet;
 pub(crate) mod fleet_check;
 #[cfg(feature = "full")]
@@ -81,7 +81,7 @@ enum Command {
     Confirm(confirm::Confirm),
     Daemon(daemon::Args),
     Doctor(doctor::Args),
-    #[cfg(feature = "fleet")]
+    #[cfg(all(feature = "fleet", feature = "full"))]
     Fleet(fleet::Args),
     #[command(name = "fleet-check")]
     FleetCheck(fleet_check::Args),
@@ -151,7 +151,7 @@ impl crate::Program for Cli {
             Command::Import(args) => !args.changes_something(),
             Command::BugReport(args) => args.is_printed(),
             Command::Setup(args) => !args.changes_something(),
-            #[cfg(feature = "fleet")]
+            #[cfg(all(feature = "fleet", feature = "full"))]
             Command::Fleet(args) => args.is_output_its_product(),
             Command::FleetCheck(_) | Command::Plan(_) | Command::Status(_) | Command::Verify(_) => true,
             #[cfg(feature = "router")]
@@ -166,7 +166,7 @@ impl crate::Program for Cli {
             Command::Confirm(args) => args.run(),
             Command::Daemon(args) => args.run(),
             Command::Doctor(args) => args.run(),
-            #[cfg(feature = "fleet")]
+            #[cfg(all(feature = "fleet", feature = "full"))]
             Command::Fleet(args) => args.run(),
             Command::FleetCheck(args) => args.run(),
             Command::Import(args) => args.run(),
