@@ -2,7 +2,7 @@
 
 import type { components, paths } from './openapi';
 
-type Schemas = components['schemas'];
+export type Schemas = components['schemas'];
 
 export type Session = Schemas['Session'];
 export type Status = Schemas['Status'];
@@ -107,7 +107,7 @@ function filled(path: string, values: Values): string {
     return [BASE + path, ...(query.length > 0 ? [query.join('&')] : [])].join('?');
 }
 
-const get = <P extends Path<'get'>>(path: P, parameters: Parameters<P, 'get'>): Promise<Answer<P, 'get'>> =>
+export const get = <P extends Path<'get'>>(path: P, parameters: Parameters<P, 'get'>): Promise<Answer<P, 'get'>> =>
     ask('get', filled(path, parameters as Values)) as Promise<Answer<P, 'get'>>;
 
 /** Sends a request that changes something. */

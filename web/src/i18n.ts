@@ -1,10 +1,12 @@
 /** The texts of the page. Each language is a file in `i18n/`; English is part of the first load, the others are loaded on demand. */
 
 import { useEffect, useState } from 'preact/hooks';
+import type { en as fleet } from './fleet/words/en';
 import { en } from './i18n/en';
 
-export type Key = keyof typeof en;
-export type Words = Record<Key, string>;
+export type Words = Record<keyof typeof en, string>;
+/** The texts of the router's page, and those that the page of a fleet adds. */
+export type Key = keyof Words | keyof typeof fleet;
 
 /** The languages, each with its own name for itself. */
 export const LANGUAGES: Record<string, { name: string; load: () => Promise<Words> }> = {
@@ -12,7 +14,7 @@ export const LANGUAGES: Record<string, { name: string; load: () => Promise<Words
     de: { name: 'Deutsch', load: async () => (await import('./i18n/de')).de },
 };
 
-let words: Words = en;
+let words = en as Record<Key, string>;
 let language = 'en';
 const listeners = new Set<() => void>();
 
@@ -75,7 +77,7 @@ export function useLanguage(): string {
 export async function speak(wanted: string): Promise<void> {
     const known = LANGUAGES[wanted];
     if (!known) return;
-    words = await known.load();
+    words = (await known.load()) as typeof words;
     language = wanted;
     document.documentElement.lang = wanted;
     for (const listener of listeners) listener();

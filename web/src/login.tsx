@@ -6,7 +6,7 @@ import { t } from './i18n';
 import { words } from './ui/attempt';
 import { Dialog } from './ui/parts';
 
-export function LogIn({ done }: { done: (session: Session | null) => void }) {
+export function LogIn({ command, done }: { command: string; done: (session: Session | null) => void }) {
     const [password, setPassword] = useState('');
     const [wrong, setWrong] = useState('');
     const field = useRef<HTMLInputElement>(null);
@@ -37,7 +37,7 @@ export function LogIn({ done }: { done: (session: Session | null) => void }) {
                         onInput={(event) => setPassword(event.currentTarget.value)}
                     />
                     <span id="password-help" class="help">
-                        {t('session.help')}
+                        {t('session.help', { command })}
                     </span>
                     <span id="password-wrong" class="wrong" role="alert">
                         {wrong}

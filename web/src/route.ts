@@ -14,6 +14,12 @@ export interface Route {
 }
 
 export function useRoute(): Route {
+    const [first, ...rest] = useHash();
+    return { place: ALL.find((known) => known === first) ?? 'dashboard', rest };
+}
+
+/** The segments of the fragment. */
+export function useHash(): string[] {
     const [hash, setHash] = useState(location.hash);
     useEffect(() => {
         const changed = () => setHash(location.hash);
@@ -22,17 +28,11 @@ export function useRoute(): Route {
         changed();
         return () => removeEventListener('hashchange', changed);
     }, []);
-    return read(hash);
+    return hash.replace(/^#\/?/, '').split('/').map(decoded);
 }
 
 export function go(...path: (string | number)[]): void {
     location.hash = `#/${path.join('/')}`;
-}
-
-function read(hash: string): Route {
-    const [first, ...rest] = hash.replace(/^#\/?/, '').split('/');
-    const place = ALL.find((known) => known === first) ?? 'dashboard';
-    return { place, rest: rest.map(decoded) };
 }
 
 function decoded(word: string): string {

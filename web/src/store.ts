@@ -1,8 +1,8 @@
 /** State that all parts of the page share: the session and the last status of the server. */
 
 import { createContext } from 'preact';
-import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
-import { api, type Session, type Status } from './api';
+import { useCallback, useContext, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { api, Refusal, type Session, type Status } from './api';
 
 export interface Store {
     session: Session | null;
@@ -29,25 +29,40 @@ export const useIsAdmin = (): boolean => useStore().session?.role === 'admin';
 /** The interval of status requests. Our choice: short enough to show the countdown in a second browser. */
 const EVERY_MS = 3000;
 
-export function useServer(): Store {
+interface Polled<T> {
+    session: Session | null;
+    setSession: (session: Session) => void;
+    answer: T | null;
+    /** When the server stopped responding, by this browser's clock; null while it responds. */
+    silentSince: number | null;
+    /** Why, if it said so. */
+    error: Refusal | null;
+    refresh: () => Promise<void>;
+}
+
+/** The session, and the answer to a question that is asked again and again while the page is visible, for those who may ask it. */
+export function usePolled<T>(question: () => Promise<T>, may: (session: Session) => boolean = () => true): Polled<T> {
     const [session, setSession] = useState<Session | null>(null);
-    const [status, setStatus] = useState<Status | null>(null);
+    const [answer, setAnswer] = useState<T | null>(null);
     const [silentSince, setSilentSince] = useState<number | null>(null);
-    const [deadline, setDeadline] = useState<number | null>(null);
-    const hasSession = useRef(false);
+    const [error, setError] = useState<Refusal | null>(null);
+    const known = useRef<Session | null>(null);
+    known.current = session;
+    const asked = useRef({ question, may });
+    asked.current = { question, may };
 
     const refresh = useCallback(async () => {
         try {
-            if (!hasSession.current) {
-                setSession(await api.session());
-                hasSession.current = true;
+            if (!known.current) {
+                known.current = await api.session();
+                setSession(known.current);
             }
-            const next = await api.status();
-            setStatus(next);
+            if (asked.current.may(known.current)) setAnswer(await asked.current.question());
             setSilentSince(null);
-            setDeadline(next.unconfirmed && Date.now() + next.unconfirmed.seconds_left * 1000);
-        } catch {
+            setError(null);
+        } catch (problem) {
             setSilentSince((since) => since ?? Date.now());
+            setError(problem instanceof Refusal && problem.status > 0 ? problem : null);
         }
     }, []);
 
@@ -68,6 +83,19 @@ export function useServer(): Store {
         };
     }, [refresh]);
 
+    // Who logs in need not wait for the next turn.
+    const role = session?.role;
+    useEffect(() => void (role && refresh()), [role, refresh]);
+    return { session, setSession, answer, silentSince, error, refresh };
+}
+
+export function useServer(): Store {
+    const { session, setSession, answer: status, silentSince, refresh } = usePolled(api.status);
+    // From the moment of the answer on, this browser counts by itself.
+    const deadline = useMemo(
+        () => status && status.unconfirmed && Date.now() + status.unconfirmed.seconds_left * 1000,
+        [status],
+    );
     const secondsLeft = useCountdown(deadline);
     return { session, setSession, status, silentSince, secondsLeft, refresh };
 }

@@ -124,3 +124,43 @@ export const PICTURES = {
     narrow: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 240"><style>path{fill:none;stroke:#0072b2;stroke-width:3}</style>
 <rect width="300" height="240" fill="#fff"/><path d="M20 200 C 100 190 110 60 280 30"/></svg>`,
 };
+
+const NOW = 1_800_000_000;
+
+/** A router of a fleet. */
+const router = (name, group, site, state, reason, felt = [null, null, null, null], revisions = [7, 7]) => ({
+    router: name, group, site, state, reason, wanted: revisions[0], in_force: revisions[1],
+    before_grade: felt[0], before_p95_ms: felt[1], after_grade: felt[2], after_p95_ms: felt[3],
+    last_seen_unix_s: state === 'never seen' ? null : NOW - (state === 'silent' ? 7300 : 20),
+    sqm_version: '0.1.0', hardware: 'GL.iNet GL-MT6000',
+});
+
+const WENT = 'under load the 95th percentile of the added round trip went from';
+
+export const FLEET = {
+    server: 'tls://hub.example.net:4222', now_unix_s: NOW, read_unix_s: NOW, error: null,
+    routers: [
+        router('r1', 'berlin', 'mitte', 'kept', `${WENT} 212.4 ms to 11.2 ms`, ['C', 212.4, 'A', 11.2]),
+        router('r2', 'berlin', 'mitte', 'rolled back', `${WENT} 4.1 ms to 1204.8 ms`, ['A+', 4.1, 'F', 1204.8], [7, 6]),
+        router('r3', 'berlin', 'wedding', 'unjudged', 'too little load for a verdict: 3 s under load before the change and 0 s after it, where 20 s are needed'),
+        router('r4', 'hamburg', null, 'refused', 'its signature is wrong: it was altered after it was signed', undefined, [7, 6]),
+        router('r5', 'hamburg', null, 'silent', 'last heard 2 h ago', undefined, [7, 6]),
+        router('r6', null, null, 'never seen', 'it has not connected yet', undefined, [7, null]),
+    ],
+    places: [
+        { group: null, site: null, routers: 1, states: [{ state: 'never seen', routers: 1 }], in_force: [{ revision: null, routers: 1 }] },
+        { group: 'berlin', site: 'mitte', routers: 2, states: [{ state: 'kept', routers: 1 }, { state: 'rolled back', routers: 1 }], in_force: [{ revision: 6, routers: 1 }, { revision: 7, routers: 1 }] },
+        { group: 'berlin', site: 'wedding', routers: 1, states: [{ state: 'unjudged', routers: 1 }], in_force: [{ revision: 7, routers: 1 }] },
+        { group: 'hamburg', site: null, routers: 2, states: [{ state: 'refused', routers: 1 }, { state: 'silent', routers: 1 }], in_force: [{ revision: 6, routers: 2 }] },
+    ],
+    roll_outs: [
+        { name: 'evening', state: 'running', text: 'step 2 of 4: 3 routers: 1 busy, 2 kept it', revision: 7, created_unix_s: NOW - 3600, routers: 12 },
+        { name: 'too-fast', state: 'halted', text: 'halted in step 2 of 4: 3 of 3 routers of this step failed (3 rolled the document back; unjudged ones are not counted): r1, r2, r3', revision: 5, created_unix_s: NOW - 90_000, routers: 12 },
+    ],
+};
+
+export const FLEET_ENTRIES = [
+    { at: '2027-01-15T07:58:00Z', kind: 'report', by: 'router', key: null, revision: 7, text: `revision 7: rolled back: ${WENT} 4.1 ms to 1204.8 ms` },
+    { at: '2027-01-15T07:50:00Z', kind: 'document', by: 'operator', key: `UABC${'D'.repeat(48)}WXYZ`, revision: 7, text: 'revision 7' },
+    { at: '2027-01-14T07:50:00Z', kind: 'document', by: 'operator', key: null, revision: null, text: 'routers refuse it: its signature is wrong: it was altered after it was signed' },
+];

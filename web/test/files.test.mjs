@@ -26,31 +26,38 @@ test('nothing in the page needs more than the policy allows', async () => {
     }
 });
 
-/** The keys of a language, from its source. */
-async function keys(language) {
-    const source = (await read(`src/i18n/${language}.ts`)).split('const served')[0];
+/** The folders with a file of texts for each language, and how many texts they have at least. */
+const WORDS = { 'src/i18n/': 200, 'src/fleet/words/': 30 };
+
+/** The keys and texts of a language, from its source. */
+async function keys(file) {
+    const source = (await read(file)).split('const served')[0];
     return [...source.matchAll(/^ {4}'([^']+)':\s*('(?:[^'\\]|\\.)*'|"[^"]*")/gm)].map(([, key, text]) => [key, text]);
 }
 
 test('every language has the same keys and the same values in its sentences', async () => {
-    const english = await keys('en');
-    assert.ok(english.length > 200, `${english.length} keys`);
-    for (const file of await readdir(new URL('../src/i18n/', import.meta.url))) {
-        const other = new Map(await keys(file.replace('.ts', '')));
-        assert.deepEqual([...other.keys()].sort(), english.map(([key]) => key).sort(), file);
-        for (const [key, text] of english) {
-            const values = (sentence) => (sentence.match(/\{\w+\}/g) ?? []).sort();
-            assert.deepEqual(values(other.get(key)), values(text), `${file}: ${key}`);
+    for (const [folder, least] of Object.entries(WORDS)) {
+        const english = await keys(`${folder}en.ts`);
+        assert.ok(english.length > least, `${english.length} keys`);
+        for (const file of await readdir(new URL(`../${folder}`, import.meta.url))) {
+            const other = new Map(await keys(folder + file));
+            assert.deepEqual([...other.keys()].sort(), english.map(([key]) => key).sort(), file);
+            for (const [key, text] of english) {
+                const values = (sentence) => (sentence.match(/\{\w+\}/g) ?? []).sort();
+                assert.deepEqual(values(other.get(key)), values(text), `${file}: ${key}`);
+            }
         }
     }
 });
 
 test('every key is used', async () => {
-    const files = (await readdir(new URL('../src/', import.meta.url), { recursive: true })).filter((file) => /tsx?$/.test(file) && !file.startsWith('i18n/'));
+    const isText = (file) => Object.keys(WORDS).some((folder) => `src/${file}`.startsWith(folder));
+    const files = (await readdir(new URL('../src/', import.meta.url), { recursive: true })).filter((file) => /tsx?$/.test(file) && !isText(file));
     const source = (await Promise.all(files.map((file) => read(`src/${file}`)))).join('\n');
     // `t(`state.${…}`)` uses all keys that begin with `state.`.
     const families = [...source.matchAll(/`([\w.]+\.)\$\{/g)].map(([, family]) => family);
-    const unused = (await keys('en')).map(([key]) => key).filter((key) => !source.includes(`'${key}'`) && !families.some((family) => key.startsWith(family)));
+    const english = (await Promise.all(Object.keys(WORDS).map((folder) => keys(`${folder}en.ts`)))).flat();
+    const unused = english.map(([key]) => key).filter((key) => !source.includes(`'${key}'`) && !families.some((family) => key.startsWith(family)));
     assert.deepEqual(unused, []);
 });
 

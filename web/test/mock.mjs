@@ -34,6 +34,9 @@ export class Mock {
     findings = [];
     audit = [];
     tune = { state: 'none', interface: null, host: null, target_ms: null, started_unix_ms: null, steps: [], result: null, plots: [], error: null };
+    /** What the page of a fleet shows; null: this is a router. */
+    fleet = null;
+    fleetEntries = [];
     /** Requests that made changes, for tests to check. */
     changes = [];
     /** Answers of this mock that violate docs/openapi.yaml. */
@@ -112,7 +115,7 @@ export class Mock {
     }
 
     async #file(path, response) {
-        const file = join(DIST, normalize(path === '/' ? '/index.html' : path));
+        const file = join(DIST, normalize(path === '/' ? (this.fleet ? '/fleet.html' : '/index.html') : path));
         const bytes = await readFile(file).catch(() => null);
         if (!bytes) return response.writeHead(404).end();
         response.setHeader('Content-Type', TYPES[extname(file)] ?? 'application/octet-stream');
@@ -122,6 +125,7 @@ export class Mock {
     #route(what, url, body, response) {
         const test = /^(GET|POST|DELETE) tests\/([^/]+)(?:\/(.+))?$/.exec(what);
         if (test) return this.#test(test[1], test[2], test[3], url, response);
+        if (/^GET fleet\//.test(what)) return json(response, { entries: this.fleetEntries });
         if (/^GET (compare|tune\/plots)\//.test(what)) return picture(response, url);
         switch (what) {
             case 'GET session':
@@ -222,6 +226,9 @@ export class Mock {
                 this.findings = this.findings.filter(({ fixable }) => !fixable);
                 return json(response, { findings: this.findings, fixed, unknown: [], checks: 12 });
             }
+            case 'GET fleet':
+                if (this.role !== 'admin') return problem(response, 403, 'forbidden', 'log in first');
+                return json(response, this.fleet);
             case 'GET audit':
                 return json(response, { entries: this.audit });
             case 'GET report':

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { accessible, browse, fits, legible, open, shot, shows } from './browser.mjs';
-import { RPM_TEST, TESTS, TUNE_STEPS } from './canned.mjs';
+import { FLEET, FLEET_ENTRIES, RPM_TEST, TESTS, TUNE_STEPS } from './canned.mjs';
 import { Mock, TUNED } from './mock.mjs';
 
 const LINE = "config queue\n\toption enabled '1'\n\toption interface 'pppoe-wan'\n\toption download '84000'\n\toption upload '38000'\n\toption script 'best_of_cake.qos'\n\toption link 'vdsl2-pppoe'\n";
@@ -784,4 +784,57 @@ test('the field of the setup script shows its whole choice', async (t) => {
     assert.ok(needed + 40 < width, `${needed} of ${width} px`);
     await page.locator('code', { hasText: 'option script' }).waitFor();
     await page.finish();
+});
+
+describe('the page of a fleet', () => {
+    for (const [width, scheme, locale, words] of [
+        [1280, 'light', 'en-GB', { rolled_back: 'rolled back', roll_outs: 'Roll-outs', key: 'operator, key UABC…WXYZ', silent: 'The hub at tls://hub.example.net:4222 does not answer', old: 'was read 2 min ago' }],
+        [390, 'dark', 'de-DE', { rolled_back: 'zurückgenommen', roll_outs: 'Verteilungen', key: 'Betreiber, Schlüssel UABC…WXYZ', silent: 'Der Hub tls://hub.example.net:4222 antwortet nicht', old: 'wurde vor 2 Min. gelesen' }],
+    ]) {
+        test(`${width} px, ${scheme}, ${locale}`, async (t) => {
+            const mock = await serve(t, '', { fleet: structuredClone(FLEET), fleetEntries: FLEET_ENTRIES });
+            const page = await open(chromium.browser, mock.url, { width, scheme, locale });
+            const judge = async (name) => {
+                await fits(page);
+                await legible(page);
+                await accessible(page);
+                await shot(page, `fleet-${name}-${width}`);
+            };
+            const rows = page.locator('.fleet li');
+            // Who needs a person comes first.
+            await rows.first().getByText(words.rolled_back).waitFor();
+            assert.match(await rows.first().innerText(), /A\+? \(.*ms\).* F \(.*ms\)/s, 'both measurements');
+            await judge('routers');
+            await page.locator('select').nth(1).selectOption('berlin');
+            assert.equal(await rows.count(), FLEET.routers.filter(({ group }) => group === 'berlin').length);
+            await rows.first().getByRole('link').click();
+            await page.getByText(words.key).first().waitFor();
+            await judge('history');
+            await page.getByRole('link', { name: words.roll_outs, exact: true }).first().click();
+            await page.getByText('3 of 3 routers of this step failed').waitFor();
+            await judge('roll-outs');
+
+            // What changes at the hub is shown without a reload, and so is that it does not answer.
+            mock.fleet.roll_outs[0].text = 'done: all 12 routers have their document';
+            await page.getByText('all 12 routers').waitFor();
+            mock.fleet = { ...mock.fleet, error: 'no answer from the server: connection refused', now_unix_s: FLEET.read_unix_s + 125 };
+            await page.getByText(words.silent).waitFor();
+            await page.getByText(words.old).waitFor();
+            await judge('silent');
+            await page.finish();
+        });
+    }
+
+    test('is shown only to those who have logged in', async (t) => {
+        const mock = await serve(t, '', { fleet: FLEET, role: 'reader', passwordSet: true });
+        const page = await open(chromium.browser, mock.url);
+        await page.getByText('Log in to see the routers.').waitFor();
+        assert.equal(await page.locator('.fleet li').count(), 0);
+        await page.getByRole('button', { name: 'Log in' }).click();
+        await page.getByText('sqm fleet web --set-password').waitFor();
+        await page.getByLabel('Password').fill('right');
+        await page.getByRole('dialog').getByRole('button', { name: 'Log in' }).click();
+        await page.locator('.fleet li').first().waitFor();
+        await page.finish();
+    });
 });

@@ -24,7 +24,7 @@ use crate::{checks, stats};
 use conventional::Conventional;
 use rule::Rank;
 
-pub use rule::DecidedBy;
+pub use rule::{DecidedBy, letter};
 pub use uses::{Outcome, Quality, Use, UseName};
 
 /// Bounds of responsiveness in round trips per minute (draft-ietf-ippm-responsiveness-09).

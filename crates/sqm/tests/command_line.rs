@@ -147,7 +147,7 @@ fn a_limit_of_the_servers_rate_has_a_unit() {
 }
 
 /// Each command without terminal, configuration and privileges: its words, its exit code, and a part of its message.
-const ALONE: [(&str, i32, &str); 56] = [
+const ALONE: [(&str, i32, &str); 57] = [
     ("sqm autorate replay none.csv", 1, "cannot read none.csv"),
     ("sqm bugreport --config none --seconds 0 --out report", 0, ""),
     ("sqm calc fifo 1mbit", 2, "--delay"),
@@ -181,6 +181,7 @@ const ALONE: [(&str, i32, &str); 56] = [
     ("sqm fleet set none --all", 2, "sqm fleet hub init"),
     ("sqm fleet status", 2, "sqm fleet hub init"),
     ("sqm fleet watch", 2, "sqm fleet hub init"),
+    ("sqm fleet web", 2, "sqm fleet hub init"),
     ("sqm fleet-check --config none", 2, "run 'sqm setup'"),
     ("sqm import none", 2, "none"),
     ("sqm manual none", 1, "cannot write none/"),

@@ -16,11 +16,15 @@ const NOT_BUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\
                          without its page: run <code>make web</code> and build it again. The API is at \
                          <a href=\"/api/v1/openapi.yaml\">/api/v1</a>.";
 
-/// The file of a path, if it was packed. No path leads to a file outside of the program.
-pub(super) fn find(path: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
-    let path = if path == "/" { "/index.html" } else { path };
+/// The file of a path, if it was packed. No path leads to a file outside of the program. `page` is the file of this server's page.
+pub(super) fn find(page: &str, path: &str, headers: &HeaderMap) -> Option<Response<ResponseBody>> {
+    let path = if path == "/" { page } else { path };
+    // The other server's page would find none of its answers here.
+    if path.ends_with(".html") && path != page {
+        return None;
+    }
     let Some((_, packed)) = FILES.iter().find(|(name, _)| *name == path) else {
-        return (path == "/index.html").then(|| full(StatusCode::OK, kind(path), NOT_BUILT));
+        return (path == page).then(|| full(StatusCode::OK, kind(path), NOT_BUILT));
     };
     let takes_gzip = headers
         .get(ACCEPT_ENCODING)

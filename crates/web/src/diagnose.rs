@@ -12,7 +12,7 @@ use tokio::sync::mpsc::channel;
 use super::audit;
 use super::problem::{ApiResult, Problem};
 use super::query::Query;
-use crate::app_state::AppState;
+use crate::app_state::{AppState, Front};
 use sqm_http::{KEEP_ALIVE, KEEP_ALIVE_INTERVAL, full, json};
 
 /// Events that are queued for a browser; a slower one is disconnected.
@@ -96,8 +96,8 @@ struct AuditEntries {
     entries: Vec<audit::Entry>,
 }
 
-pub(super) fn audit(state: &AppState, query: &Query<'_>) -> ApiResult {
+pub(super) fn audit(front: &Front, query: &Query<'_>) -> ApiResult {
     let last = query.number("last", 1, 1000, 100)?;
-    let entries = state.audit.last(last as usize);
+    let entries = front.audit.last(last as usize);
     Ok(json(StatusCode::OK, &AuditEntries { entries }))
 }

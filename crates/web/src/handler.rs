@@ -21,9 +21,9 @@ use super::query::Query;
 use super::routes::{API, Change, ROUTES, Read, Route};
 use super::test_jobs::is_id;
 use super::{
-    assets, compare, config, diagnose, guard, line_rates, metadata, sampling, status, test_run, tune,
+    assets, compare, config, diagnose, guard, hub, line_rates, metadata, sampling, status, test_run, tune,
 };
-use crate::app_state::AppState;
+use crate::app_state::{AppState, Front, Page};
 use sqm_http::{self, Found, ResponseBody, full, json};
 
 /// The description of the API, which the server answers, too.
@@ -40,12 +40,12 @@ const WORK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Answers a request. Errors are answers, too.
 pub(super) async fn answer(
-    state: &Arc<AppState>,
+    front: &Arc<Front>,
     connection: &ClientConnection,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let is_head = request.method() == Method::HEAD;
-    let mut answer = handle(state, connection, request)
+    let mut answer = handle(front, connection, request)
         .await
         .unwrap_or_else(Problem::into_answer);
     harden(answer.headers_mut());
@@ -55,18 +55,14 @@ pub(super) async fn answer(
     answer
 }
 
-async fn handle(
-    state: &Arc<AppState>,
-    connection: &ClientConnection,
-    request: Request<Incoming>,
-) -> ApiResult {
-    if let Some(reason) = guard::reject_reason(&state.hosts, request.headers(), state.tls) {
+async fn handle(front: &Arc<Front>, connection: &ClientConnection, request: Request<Incoming>) -> ApiResult {
+    if let Some(reason) = guard::reject_reason(&front.hosts, request.headers(), front.tls) {
         return Err(Problem::forbidden(reason));
     }
     let path = request.uri().path().to_owned();
     let Some(path) = path.strip_prefix(API) else {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        return match assets::find(&path, request.headers()) {
+        return match assets::find(front.page.file(), &path, request.headers()) {
             Some(file) if is_read => Ok(file),
             Some(_) => Err(Problem::not_allowed("GET, HEAD".to_owned())),
             None => Err(Problem::not_found("there is no such page")),
@@ -77,11 +73,11 @@ async fn handle(
             "the request comes from a page of another site",
         ));
     }
-    let principal = Principal::of(state, connection.from, request.headers());
+    let principal = Principal::of(front, connection.from, request.headers());
     let (read, parts) = match sqm_http::find(&ROUTES, request.method(), path) {
         Found::Route(Route::Change(change), parts) => {
             let id = parts.first().map(|id| (*id).to_owned()).unwrap_or_default();
-            return carry_out(state, connection, principal, (change, id), request).await;
+            return carry_out(front, connection, principal, (change, id), request).await;
         }
         Found::Route(Route::Read(read), parts) => (Ok(read), parts),
         Found::OtherMethods(methods) => (Err(Problem::not_allowed(methods)), Vec::new()),
@@ -92,15 +88,15 @@ async fn handle(
     };
     let session = principal.session.as_deref();
     // A refusal waits for its turn, too.
-    let _turn = connection.turn(&state.pools, session).await;
-    let mut answer = read_only(state, &principal, read?, &parts, request.uri().query()).await?;
+    let _turn = connection.turn(&front.pools, session).await;
+    let mut answer = read_only(front, &principal, read?, &parts, request.uri().query()).await?;
     connection.count_stream(answer.body_mut())?;
     Ok(answer)
 }
 
 /// Answers a request that changes nothing. `parts` are the variable parts of its path.
 async fn read_only(
-    state: &Arc<AppState>,
+    front: &Arc<Front>,
     principal: &Principal,
     read: Read,
     parts: &[&str],
@@ -114,8 +110,18 @@ async fn read_only(
         true => Some(work_place(principal).await?),
         false => None,
     };
+    match (read, &front.page) {
+        (Read::Session, _) => Ok(principal::session(front, principal)),
+        (Read::Audit, _) => diagnose::audit(front, &query),
+        (Read::Description, _) => Ok(full(StatusCode::OK, "application/yaml", DESCRIPTION)),
+        (read, Page::Hub(hub)) => hub.read(read, parts).await,
+        (read, Page::Router(state)) => of_router(state, read, parts, &query).await,
+    }
+}
+
+/// Answers a request that changes nothing, on a router.
+async fn of_router(state: &Arc<AppState>, read: Read, parts: &[&str], query: &Query<'_>) -> ApiResult {
     match read {
-        Read::Session => Ok(principal::session(state, principal)),
         Read::Status => status::get(state).await,
         Read::Live => {
             let hz = query.number("hz", 1, 5, 2)?;
@@ -137,23 +143,25 @@ async fn read_only(
         Read::Test => Ok(json(StatusCode::OK, &state.test_jobs.get(known(parts[0])?)?)),
         Read::TestLive => state.test_jobs.live(known(parts[0])?),
         Read::TestFile => state.test_jobs.download(known(parts[0])?),
-        Read::TestPlot => compare::plot_one(state, known(parts[0])?, parts[1], &query).await,
-        Read::Comparison => compare::tell(state, &query).await,
-        Read::ComparisonPlot => compare::plot(state, parts[0], &query).await,
+        Read::TestPlot => compare::plot_one(state, known(parts[0])?, parts[1], query).await,
+        Read::Comparison => compare::tell(state, query).await,
+        Read::ComparisonPlot => compare::plot(state, parts[0], query).await,
         Read::Tune => tune::get(state).await,
         Read::TuneLive => tune::live(state).await,
-        Read::TunePlot => tune::plot(state, parts[0], &query).await,
+        Read::TunePlot => tune::plot(state, parts[0], query).await,
         Read::Doctor => Ok(json(StatusCode::OK, &diagnose::doctor(state, false).await?)),
         Read::Report => diagnose::report(state).await,
-        Read::Audit => diagnose::audit(state, &query),
-        Read::Description => Ok(full(StatusCode::OK, "application/yaml", DESCRIPTION)),
+        Read::Fleet | Read::FleetRouter | Read::FleetRollOut => Err(Problem::not_found(
+            "this is the page of a router; 'sqm fleet web' serves that of a fleet",
+        )),
+        Read::Session | Read::Audit | Read::Description => unreachable!("both pages have these"),
     }
 }
 
 /// Carries out a request that changes something, of a client that has the token. `change` comes with the variable part of
 /// its path.
 async fn carry_out(
-    state: &Arc<AppState>,
+    front: &Arc<Front>,
     connection: &ClientConnection,
     principal: Principal,
     (change, id): (Change, String),
@@ -163,17 +171,17 @@ async fn carry_out(
     let request = match admit(&principal, change, request).await {
         Ok(request) => request,
         Err(problem) => {
-            record(state, &principal, change, entry, Some(&problem));
+            record(front, &principal, change, entry, Some(&problem));
             return Err(problem);
         }
     };
-    let turn = connection.turn(&state.pools, principal.session.as_deref()).await;
-    let state = Arc::clone(state);
+    let turn = connection.turn(&front.pools, principal.session.as_deref()).await;
+    let front = Arc::clone(front);
     // In a task of its own: if the browser disconnects now, the change and its entry in the audit log are still completed.
     let carried_out = tokio::spawn(async move {
         let _turn = turn;
-        let outcome = make_change(&state, &principal, change, &id, request, &mut entry).await;
-        record(&state, &principal, change, entry, outcome.as_ref().err());
+        let outcome = make_change(&front, &principal, change, &id, request, &mut entry).await;
+        record(&front, &principal, change, entry, outcome.as_ref().err());
         outcome
     });
     let failed = |_| Err(Problem::unavailable("the server failed to carry this out"));
@@ -200,23 +208,39 @@ async fn admit(
 }
 
 /// Writes a change, or its refusal, to the audit log.
-fn record(state: &AppState, principal: &Principal, change: Change, entry: Entry, problem: Option<&Problem>) {
+fn record(front: &Front, principal: &Principal, change: Change, entry: Entry, problem: Option<&Problem>) {
     let is_check = change.is_check();
     // Neither a check nor the log-out of a user who is not logged in changes anything.
     let changes_nothing = is_check || (change == Change::LogOut && principal.session.is_none());
     match problem {
         None if changes_nothing => {}
-        None => state.audit.done(entry),
+        None => front.audit.done(entry),
         Some(_) if is_check => {}
-        Some(problem) if problem.is_wrong_password() => state.audit.wrong_password(entry, problem.message()),
+        Some(problem) if problem.is_wrong_password() => front.audit.wrong_password(entry, problem.message()),
         Some(problem) => {
             let network = Network::of(principal.from.ip());
-            state.audit.refused(entry, network, problem.message());
+            front.audit.refused(entry, network, problem.message());
         }
     }
 }
 
 async fn make_change(
+    front: &Arc<Front>,
+    principal: &Principal,
+    change: Change,
+    id: &str,
+    request: Request<Bytes>,
+    entry: &mut Entry,
+) -> ApiResult {
+    match (change, &front.page) {
+        (Change::LogIn, _) => principal::log_in(front, principal, body(request)?).await,
+        (Change::LogOut, _) => Ok(principal::log_out(front, principal)),
+        (_, Page::Hub(_)) => Err(hub::not_here()),
+        (change, Page::Router(state)) => change_router(state, principal, change, id, request, entry).await,
+    }
+}
+
+async fn change_router(
     state: &Arc<AppState>,
     principal: &Principal,
     change: Change,
@@ -226,8 +250,7 @@ async fn make_change(
 ) -> ApiResult {
     let accepted = || Ok(empty(StatusCode::ACCEPTED));
     match change {
-        Change::LogIn => principal::log_in(state, principal, body(request)?).await,
-        Change::LogOut => Ok(principal::log_out(state, principal)),
+        Change::LogIn | Change::LogOut => unreachable!("both pages have these"),
         Change::CheckConfig => config::check(state, body(request)?).await,
         Change::ReadRates => line_rates::read(&body(request)?),
         Change::PutConfig => {

@@ -1,4 +1,4 @@
-//! `sqm web`: the page and its API (docs/openapi.yaml), for browsers.
+//! `sqm web`: the page and its API (docs/openapi.yaml), for browsers. `sqm fleet web` serves a fleet's page with the same code ([`hub`]).
 //!
 //! The server is a process of its own, without privileges and not of root. It asks `sqm daemon` for every change over the daemon's Unix
 //! socket, and reads the counters of queues from the kernel, which any user may. Tests, searches and comparisons run as children, because they
@@ -27,6 +27,7 @@ mod finding;
 mod guard;
 mod handler;
 mod history;
+pub mod hub;
 mod interfaces;
 mod line_rates;
 mod live;
@@ -55,11 +56,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 
-use app_state::AppState;
+use app_state::{AppState, Front, Page};
 use audit::Audit;
 use connection::ConnectionPools;
 use connector::Connector;
 use history::History;
+use hub::{Hub, Questions};
 use interfaces::InterfaceCache;
 use live::CounterReader;
 pub use password::NewPassword;
@@ -71,22 +73,34 @@ use sqm_process::failure::Failure;
 use test_jobs::TestJobs;
 use tracing::warn;
 
-/// The server's command line.
+/// The part of the command line that both servers have.
 pub struct Options {
     /// The address that the server listens on.
     pub listen: SocketAddr,
     /// Host names, besides addresses and `localhost`, that requests may name.
     pub names: Vec<String>,
+    /// The folder of the password, the audit log, the certificate and, on a router, the results of tests.
+    pub dir: PathBuf,
+    /// HTTPS instead of HTTP.
+    pub tls: bool,
+}
+
+/// Whose page is served.
+pub enum Server {
+    /// A router's: `sqm web`.
+    Router(Router),
+    /// A fleet's: `sqm fleet web`. The function answers questions on a thread of its own, until there are no more.
+    Hub(Box<dyn FnOnce(Questions) + Send>),
+}
+
+/// The command line of a router's server.
+pub struct Router {
     /// The daemon's socket.
     pub socket: PathBuf,
-    /// The folder of the password, the audit log, the certificate and the results of tests.
-    pub dir: PathBuf,
     /// Another folder for the results.
     pub results: Option<PathBuf>,
     /// The user that the server becomes if root started it.
     pub user: Option<String>,
-    /// HTTPS instead of HTTP.
-    pub tls: bool,
 }
 
 /// The folder of a server that runs as a service.
@@ -95,10 +109,16 @@ pub const DIR: &str = "/var/lib/sqm-web";
 const OTHER_DESCRIPTORS: usize = 100;
 
 /// Serves until the process ends.
-pub fn run(options: Options) -> Result<ExitCode, Failure> {
-    let user = drop_privileges::user(options.user.as_deref())?;
-    let socket = std::path::absolute(&options.socket).context("cannot resolve the path of the socket")?;
-    let results = options.results.as_ref().map(std::path::absolute).transpose();
+pub fn run(options: Options, server: Server) -> Result<ExitCode, Failure> {
+    let (user, results) = match &server {
+        Server::Router(router) => (
+            drop_privileges::user(router.user.as_deref())?,
+            router.results.as_ref(),
+        ),
+        // It keeps its user, who owns the fleet's folder.
+        Server::Hub(_) => (None, None),
+    };
+    let results = results.map(std::path::absolute).transpose();
     let results = results.context("cannot resolve the path of the results")?;
     let dirs = [(Some(&options.dir), "--dir"), (results.as_ref(), "--results")];
     for (dir, flag) in dirs {
@@ -109,11 +129,18 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         }
     }
     let is_local = options.listen.ip().is_loopback();
-    require_password(&options, &Password::at(&options.dir), is_local)?;
+    let command = match &server {
+        Server::Router(_) => format!("sqm web --set-password{}", dir_words(&options.dir)),
+        Server::Hub(_) => "sqm fleet web --set-password".to_owned(),
+    };
+    require_password(&options, &Password::at(&options.dir), is_local, &command)?;
     // A port below 1024 needs a privilege.
     let listener = std::net::TcpListener::bind(options.listen)
         .with_context(|| format!("cannot listen on {}", options.listen))?;
-    let connector = user.as_ref().map(|_| Connector::start(&socket)).transpose()?;
+    let daemon = match &server {
+        Server::Router(router) => Some(daemon_client(router, user.is_some())?),
+        Server::Hub(_) => None,
+    };
     // As the working directory, the folder is reachable even if the user may not read the folders above it.
     std::env::set_current_dir(&options.dir)
         .with_context(|| format!("cannot enter {}", options.dir.display()))?;
@@ -124,21 +151,27 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
     let below = || format!("in the folder {}", options.dir.display());
     let password = Password::at(dir);
     // Check again as the unprivileged user.
-    require_password(&options, &password, is_local)?;
-    let state = Arc::new(AppState {
+    require_password(&options, &password, is_local, &command)?;
+    let page = match (server, daemon) {
+        (Server::Hub(answer), _) => Page::Hub(Hub::start(answer).context("cannot start a thread")?),
+        (Server::Router(_), daemon) => Page::Router(Arc::new(AppState {
+            daemon: daemon.expect("made above"),
+            counters: CounterReader::new().context("cannot open a netlink socket")?,
+            interfaces: InterfaceCache::default(),
+            history: History::default(),
+            test_jobs: TestJobs::at(&results.unwrap_or_else(|| dir.join("tests"))).with_context(below)?,
+        })),
+    };
+    let front = Arc::new(Front {
         hosts: AllowedHosts::new(options.names),
         password,
         checker: Checker::start().context("cannot start a thread")?,
         sessions: Sessions::new()?,
         audit: Audit::at(dir),
-        daemon: daemon_client(&socket, connector),
-        counters: CounterReader::new().context("cannot open a netlink socket")?,
-        interfaces: InterfaceCache::default(),
-        history: History::default(),
-        test_jobs: TestJobs::at(&results.unwrap_or_else(|| dir.join("tests"))).with_context(below)?,
         pools: ConnectionPools::new(),
         tls: options.tls,
         is_local,
+        page,
     });
     if let Err(warning) =
         descriptors::require(connection::MOST_CONNECTIONS + connection::MOST_UPSTREAM + OTHER_DESCRIPTORS)
@@ -154,20 +187,30 @@ pub fn run(options: Options) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .context("cannot start")?;
-    runtime.block_on(server::serve(state, listener, acceptor))?;
+    runtime.block_on(server::serve(front, listener, acceptor))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The client of the daemon. If root started this server, root's process makes its connections.
-fn daemon_client(socket: &Path, connector: Option<Connector>) -> sqm_api::Client {
-    match connector {
-        None => sqm_api::Client::new(socket),
-        Some(connector) => sqm_api::Client::with_connections(socket, Arc::new(move || connector.connect())),
+fn daemon_client(router: &Router, is_root: bool) -> anyhow::Result<sqm_api::Client> {
+    let socket = std::path::absolute(&router.socket).context("cannot resolve the path of the socket")?;
+    if !is_root {
+        return Ok(sqm_api::Client::new(&socket));
     }
+    let connector = Connector::start(&socket)?;
+    Ok(sqm_api::Client::with_connections(
+        &socket,
+        Arc::new(move || connector.connect()),
+    ))
 }
 
-/// Refuses to serve other machines without a password, or anybody with a password that cannot be read.
-fn require_password(options: &Options, password: &Password, is_local: bool) -> Result<(), Failure> {
+/// Refuses to serve other machines without a password, or anybody with a password that cannot be read. `command` sets one.
+fn require_password(
+    options: &Options,
+    password: &Password,
+    is_local: bool,
+    command: &str,
+) -> Result<(), Failure> {
     let set = password.hash().map_err(|error| {
         Failure::Usage(anyhow!(
             "cannot read the password in {}, so nobody could log in: {error:#}",
@@ -178,9 +221,8 @@ fn require_password(options: &Options, password: &Password, is_local: bool) -> R
         return Ok(());
     }
     Err(Failure::Usage(anyhow!(
-        "other machines can reach {}, and no password is set: set one with 'sqm web --set-password{}'",
-        options.listen,
-        dir_words(&options.dir)
+        "other machines can reach {}, and no password is set: set one with '{command}'",
+        options.listen
     )))
 }
 

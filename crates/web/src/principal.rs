@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::answers::empty;
 use super::problem::{ApiResult, Problem};
 use super::session;
-use crate::app_state::AppState;
+use crate::app_state::Front;
 use sqm_http::{ResponseBody, json};
 
 /// The name of the session's cookie.
@@ -33,14 +33,14 @@ pub(super) struct Principal {
 
 impl Principal {
     /// The user of a request from this address with these headers.
-    pub(super) fn of(state: &AppState, from: SocketAddr, headers: &HeaderMap) -> Self {
-        let Ok(hash) = state.password.hash() else {
+    pub(super) fn of(front: &Front, from: SocketAddr, headers: &HeaderMap) -> Self {
+        let Ok(hash) = front.password.hash() else {
             // Without a readable password no user can be identified, so none may change anything.
             return Self {
                 from,
                 is_admin: false,
                 is_logged_in: false,
-                token: state.sessions.token().to_owned(),
+                token: front.sessions.token().to_owned(),
                 session: None,
             };
         };
@@ -52,12 +52,12 @@ impl Principal {
             .find_map(|cookie| cookie.trim().strip_prefix(COOKIE_NAME)?.strip_prefix('='));
         let now = Instant::now();
         let found =
-            cookie.and_then(|id| Some((id.to_owned(), state.sessions.find(id, hash.as_deref(), now)?)));
+            cookie.and_then(|id| Some((id.to_owned(), front.sessions.find(id, hash.as_deref(), now)?)));
         // Without a password all users of this machine are administrators, and only this machine reaches the server.
-        let is_open = hash.is_none() && state.is_local && from.ip().is_loopback();
+        let is_open = hash.is_none() && front.is_local && from.ip().is_loopback();
         let is_logged_in = found.is_some();
         let (session, token) = found.map_or_else(
-            || (None, state.sessions.token().to_owned()),
+            || (None, front.sessions.token().to_owned()),
             |(id, token)| (Some(id), token),
         );
         Self {
@@ -85,14 +85,14 @@ pub(super) struct LogIn {
 
 /// Checks the password and begins a session.
 pub(super) async fn log_in(
-    state: &Arc<AppState>,
+    front: &Arc<Front>,
     principal: &Principal,
     LogIn { password }: LogIn,
 ) -> ApiResult {
     if password.is_empty() || password.chars().count() > 1024 {
         return Err(Problem::bad_request("a password has 1 to 1024 characters"));
     }
-    let hash = state.password.hash().map_err(|error| {
+    let hash = front.password.hash().map_err(|error| {
         Problem::unavailable(format!(
             "nobody can log in, because the server cannot read its password: {error}"
         ))
@@ -103,19 +103,19 @@ pub(super) async fn log_in(
             "no password is set: 'sqm web --set-password' sets one",
         ));
     };
-    let wait = state.sessions.try_password(principal.from.ip(), Instant::now());
+    let wait = front.sessions.try_password(principal.from.ip(), Instant::now());
     if !wait.is_zero() {
         return Err(Problem::locked(wait.as_secs() + 1));
     }
-    if !state.checker.is_right(hash.clone(), password).await {
+    if !front.checker.is_right(hash.clone(), password).await {
         return Err(Problem::wrong_password());
     }
-    state.sessions.succeeded(principal.from.ip());
+    front.sessions.succeeded(principal.from.ip());
     if let Some(old) = &principal.session {
-        state.sessions.end(old);
+        front.sessions.end(old);
     }
     // A new id, so that no id which another site planted in the browser becomes a session.
-    let begun = state.sessions.begin(&hash, Instant::now());
+    let begun = front.sessions.begin(&hash, Instant::now());
     let (id, token) = begun.map_err(|error| Problem::unavailable(format!("{error:#}")))?;
     let principal = Principal {
         from: principal.from,
@@ -124,23 +124,23 @@ pub(super) async fn log_in(
         token,
         session: Some(id.clone()),
     };
-    let mut answer = session(state, &principal);
-    set_cookie(state, &mut answer, &id, "");
+    let mut answer = session(front, &principal);
+    set_cookie(front, &mut answer, &id, "");
     Ok(answer)
 }
 
 /// Ends the session, if there is one.
-pub(super) fn log_out(state: &AppState, principal: &Principal) -> Response<ResponseBody> {
+pub(super) fn log_out(front: &Front, principal: &Principal) -> Response<ResponseBody> {
     if let Some(session) = &principal.session {
-        state.sessions.end(session);
+        front.sessions.end(session);
     }
     let mut answer = empty(StatusCode::NO_CONTENT);
-    set_cookie(state, &mut answer, "", "; Max-Age=0");
+    set_cookie(front, &mut answer, "", "; Max-Age=0");
     answer
 }
 
-fn set_cookie(state: &AppState, answer: &mut Response<ResponseBody>, id: &str, more: &str) {
-    let secure = if state.tls { "; Secure" } else { "" };
+fn set_cookie(front: &Front, answer: &mut Response<ResponseBody>, id: &str, more: &str) {
+    let secure = if front.tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE_NAME}={id}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
     if let Ok(cookie) = HeaderValue::try_from(cookie) {
         answer.headers_mut().insert(SET_COOKIE, cookie);
@@ -158,15 +158,15 @@ struct Session<'a> {
     tls: bool,
 }
 
-pub(super) fn session(state: &AppState, principal: &Principal) -> Response<ResponseBody> {
+pub(super) fn session(front: &Front, principal: &Principal) -> Response<ResponseBody> {
     let answer = Session {
         role: if principal.is_admin { "admin" } else { "reader" },
         // A password file that cannot be read counts as a password.
-        password_set: !matches!(state.password.hash(), Ok(None)),
+        password_set: !matches!(front.password.hash(), Ok(None)),
         logged_in: principal.is_logged_in,
         token: &principal.token,
         program: env!("CARGO_PKG_VERSION"),
-        tls: state.tls,
+        tls: front.tls,
     };
     json(StatusCode::OK, &answer)
 }

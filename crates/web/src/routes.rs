@@ -38,6 +38,9 @@ pub(super) enum Read {
     Doctor,
     Report,
     Audit,
+    Fleet,
+    FleetRouter,
+    FleetRollOut,
     Description,
 }
 
@@ -61,7 +64,7 @@ pub(super) enum Change {
 }
 
 /// Method, path and route of every request.
-pub(super) const ROUTES: [Row<Route>; 37] = [
+pub(super) const ROUTES: [Row<Route>; 40] = [
     (Method::GET, "session", Route::Read(Read::Session)),
     (Method::POST, "session", Route::Change(Change::LogIn)),
     (Method::DELETE, "session", Route::Change(Change::LogOut)),
@@ -114,13 +117,23 @@ pub(super) const ROUTES: [Row<Route>; 37] = [
     (Method::POST, "doctor/fix", Route::Change(Change::Fix)),
     (Method::GET, "report", Route::Read(Read::Report)),
     (Method::GET, "audit", Route::Read(Read::Audit)),
+    (Method::GET, "fleet", Route::Read(Read::Fleet)),
+    (Method::GET, "fleet/routers/{id}", Route::Read(Read::FleetRouter)),
+    (
+        Method::GET,
+        "fleet/roll-outs/{id}",
+        Route::Read(Read::FleetRollOut),
+    ),
     (Method::GET, "openapi.yaml", Route::Read(Read::Description)),
 ];
 
 impl Read {
     /// True if users who are not logged in may send it.
     pub(super) const fn is_for_readers(self) -> bool {
-        !matches!(self, Self::Report | Self::Audit)
+        !matches!(
+            self,
+            Self::Report | Self::Audit | Self::Fleet | Self::FleetRouter | Self::FleetRollOut
+        )
     }
 
     /// The names of its parameters.

@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection::{ClientConnection, MOST_EVICTIONS};
 use super::{compare, handler, sampling};
-use crate::app_state::AppState;
+use crate::app_state::{Front, Page};
 use tracing::info;
 
 use sqm_http::{ACCEPT_RETRY, BACKLOG, Server, Stream, WriteTimeout};
@@ -36,7 +36,7 @@ const UNTAKEN: Duration = Duration::from_secs(30);
 
 /// Serves until a signal ends it.
 pub(super) async fn serve(
-    state: Arc<AppState>,
+    front: Arc<Front>,
     listener: std::net::TcpListener,
     acceptor: Option<TlsAcceptor>,
 ) -> anyhow::Result<()> {
@@ -48,8 +48,10 @@ pub(super) async fn serve(
     let mut interrupted = signal(SignalKind::interrupt())?;
     let scheme = if acceptor.is_some() { "https" } else { "http" };
     info!("sqm: the page is at {scheme}://{}/", listener.local_addr()?);
-    tokio::spawn(sampling::remember(Arc::clone(&state)));
-    tokio::spawn(compare::judge_again(Arc::clone(&state)));
+    if let Page::Router(state) = &front.page {
+        tokio::spawn(sampling::remember(Arc::clone(state)));
+        tokio::spawn(compare::judge_again(Arc::clone(state)));
+    }
     let mut evictions = 0;
     loop {
         let accepted = tokio::select! {
@@ -60,11 +62,11 @@ pub(super) async fn serve(
         match accepted {
             Ok((stream, from)) => {
                 let evicted = Arc::new(Notify::new());
-                let Some(connection) = state.pools.arrive(from, &evicted) else {
+                let Some(connection) = front.pools.arrive(from, &evicted) else {
                     continue;
                 };
                 evictions += usize::from(connection.has_evicted);
-                let conversation = converse(Arc::clone(&state), acceptor.clone(), stream, connection);
+                let conversation = converse(Arc::clone(&front), acceptor.clone(), stream, connection);
                 tokio::spawn(async move {
                     tokio::select! {
                         biased;
@@ -79,7 +81,7 @@ pub(super) async fn serve(
                 }
             }
             Err(_) => {
-                state.pools.make_room();
+                front.pools.make_room();
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
@@ -111,7 +113,7 @@ pub(super) fn acceptor(dir: &Path) -> anyhow::Result<TlsAcceptor> {
 
 /// Serves a connection until it ends.
 async fn converse(
-    state: Arc<AppState>,
+    front: Arc<Front>,
     acceptor: Option<TlsAcceptor>,
     stream: TcpStream,
     connection: ClientConnection,
@@ -122,23 +124,23 @@ async fn converse(
     let _ = socket.set_tcp_nodelay(true);
     let stream = WriteTimeout::new(stream, UNTAKEN);
     match acceptor {
-        None => listen(state, Box::new(stream), connection).await,
+        None => listen(front, Box::new(stream), connection).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                listen(state, Box::new(stream), connection).await;
+                listen(front, Box::new(stream), connection).await;
             }
         }
     }
 }
 
 /// Waits for the first bytes, and serves requests from then on.
-async fn listen(state: Arc<AppState>, stream: Box<dyn Stream>, connection: ClientConnection) {
+async fn listen(front: Arc<Front>, stream: Box<dyn Stream>, connection: ClientConnection) {
     let mut stream = BufReader::with_capacity(AHEAD, stream);
     let received = tokio::time::timeout(PATIENCE, stream.fill_buf()).await;
     let has_begun = matches!(received, Ok(Ok(bytes)) if !bytes.is_empty());
-    if has_begun && connection.begin_requests(&state.pools) {
+    if has_begun && connection.begin_requests(&front.pools) {
         SERVER
-            .serve(stream, |request| handler::answer(&state, &connection, request))
+            .serve(stream, |request| handler::answer(&front, &connection, request))
             .await;
     }
 }

@@ -24,7 +24,7 @@ const page: Words = {
     'session.password': 'Passwort',
     'session.wrong': 'Falsches Passwort.',
     'session.locked': 'Zu viele Versuche. In {n} Sekunden geht es weiter.',
-    'session.help': 'Lege das Passwort auf diesem Gerät fest mit: sqm web --set-password',
+    'session.help': 'Lege das Passwort auf diesem Gerät fest mit: {command}',
 
     'do.cancel': 'Abbrechen',
     'do.close': 'Schließen',

@@ -22,7 +22,7 @@ export const en = {
     'session.password': 'Password',
     'session.wrong': 'Wrong password.',
     'session.locked': 'Too many attempts. Try again in {n} seconds.',
-    'session.help': 'Set the password on this machine with: sqm web --set-password',
+    'session.help': 'Set the password on this machine with: {command}',
 
     'do.cancel': 'Cancel',
     'do.close': 'Close',

@@ -81,6 +81,12 @@ impl Rank {
     }
 }
 
+/// The letter for a median and a 95th percentile alone, of round trips that nobody probed.
+pub fn letter(median_ms: f64, p95_ms: f64) -> &'static str {
+    let worst = place(median_ms, |b| b.median_ms).max(place(p95_ms, |b| b.p95_ms));
+    RULE.get(worst).map_or("F", |bounds| bounds.letter)
+}
+
 fn place(ms: f64, bound: fn(&Bounds) -> f64) -> usize {
     RULE.iter().take_while(|bounds| ms >= bound(bounds)).count()
 }

@@ -471,3 +471,16 @@ fn a_test_without_a_grade_always_has_a_reason() {
         assert_eq!(verdict.grade.is_none(), has_reason, "{:?}", verdict.findings);
     }
 }
+
+#[test]
+fn a_median_and_a_tail_alone_have_the_letter_of_the_worse() {
+    for (median_ms, p95_ms, expected) in [
+        (1.0, 4.0, "A+"),
+        (1.0, 45.0, "A"),
+        (70.0, 80.0, "C"),
+        (500.0, 900.0, "F"),
+        (1.0, 5000.0, "F"),
+    ] {
+        assert_eq!(letter(median_ms, p95_ms), expected, "{median_ms} {p95_ms}");
+    }
+}

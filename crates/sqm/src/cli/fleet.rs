@@ -2,10 +2,13 @@
 
 mod documents;
 mod folder;
+mod history;
 mod hub;
+mod overview;
 mod roll_out;
 mod status;
 mod template;
+mod web;
 mod when;
 
 use std::future::Future;
@@ -44,6 +47,7 @@ enum Command {
     Watch(status::Watch),
     History(status::History),
     Export(status::Export),
+    Web(web::Web),
 }
 
 impl Args {
@@ -66,6 +70,7 @@ impl Args {
             Command::Watch(args) => args.run(),
             Command::History(args) => args.run(),
             Command::Export(args) => args.run(),
+            Command::Web(args) => args.run(),
         }
     }
 }

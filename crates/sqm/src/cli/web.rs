@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use super::log_level;
 use sqm_process::failure::Failure;
-use sqm_web::Options;
+use sqm_web::{Options, Router, Server};
 
 /// Serve the page: settings, a live view of the line, tests and findings in a browser
 ///
@@ -64,14 +64,17 @@ impl Args {
         if self.connector {
             return sqm_web::connector::serve(&self.socket);
         }
-        sqm_web::run(Options {
+        let options = Options {
             listen: self.listen,
             names: self.name,
-            socket: self.socket,
             dir: self.dir,
+            tls: self.tls,
+        };
+        let router = Router {
+            socket: self.socket,
             results: self.results,
             user: self.user,
-            tls: self.tls,
-        })
+        };
+        sqm_web::run(options, Server::Router(router))
     }
 }

@@ -82,7 +82,7 @@ fn measured(p95_ms: f64) -> Measured {
     }
 }
 
-/// What a router writes when it has rolled a document back.
+/// The report of a router that has rolled a document back.
 fn report(router: &Name, revision: u64) -> Vec<u8> {
     let report = Report {
         schema: report::SCHEMA.into(),

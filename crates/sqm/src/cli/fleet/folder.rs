@@ -20,7 +20,7 @@ const SECRET: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
 
 /// Names of files that hold secrets.
-const SECRETS: &str = "keys.json\ndocuments.seed\n*.creds\nserver-*.conf\n";
+const SECRETS: &str = "keys.json\ndocuments.seed\n*.creds\nserver-*.conf\nweb/\n";
 
 /// `fleet.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -44,6 +44,15 @@ pub(super) struct Fleet {
     /// Public keys of users whose credentials do not count any more, and since when, seconds since 1970 (UTC).
     #[serde(default)]
     pub(super) revoked: BTreeMap<String, u64>,
+}
+
+impl Fleet {
+    /// The public key that signs documents.
+    pub(super) fn key(&self) -> Result<PublicKey, Failure> {
+        PublicKey::parse(&self.key)
+            .context("fleet.json")
+            .map_err(Failure::Usage)
+    }
 }
 
 /// Servers that keep copies of the same values.
@@ -120,6 +129,11 @@ impl Folder {
         Ok((folder, fleet))
     }
 
+    /// The folder of the page's server: password, certificate and log.
+    pub(super) fn of_page(&self) -> PathBuf {
+        self.0.join("web")
+    }
+
     pub(super) fn save(&self, fleet: &Fleet) -> Result<(), Failure> {
         self.write_json("fleet.json", fleet)
     }
@@ -139,9 +153,7 @@ impl Folder {
         let text = sqm_files::read(&path, MAX).map_err(|error| wrong(error.into()))?;
         let key =
             SigningKey::from_seed(&String::from_utf8_lossy(&text)).map_err(|error| wrong(error.into()))?;
-        let expected = PublicKey::parse(&fleet.key)
-            .context("fleet.json")
-            .map_err(Failure::Usage)?;
+        let expected = fleet.key()?;
         if key.public() == expected {
             return Ok(key);
         }

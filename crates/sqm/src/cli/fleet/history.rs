@@ -1,4 +1,4 @@
-//! What was written for a router, by a router, and of a roll-out, from the store's history.
+//! The history of a router and of a roll-out: each value that the store still has of their keys.
 
 use anyhow::Context as _;
 use serde::Serialize;

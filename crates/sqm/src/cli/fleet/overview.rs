@@ -1,4 +1,4 @@
-//! What is known of a fleet, in words: for `sqm fleet status` and for the page.
+//! The state of a fleet in words, for `sqm fleet status` and for the page.
 
 use std::collections::BTreeMap;
 

@@ -245,7 +245,7 @@ async fn save(store: &Nats, roll_out: &RollOut, expected: u64) -> Result<u64, Fa
 }
 
 /// The last reports of these routers.
-async fn seen(store: &Nats, names: &[Name]) -> Result<BTreeMap<Name, Seen>, Failure> {
+pub(super) async fn seen(store: &Nats, names: &[Name]) -> Result<BTreeMap<Name, Seen>, Failure> {
     let entries = store
         .get_all(&Kind::Heartbeat, names)
         .await
@@ -312,7 +312,7 @@ async fn look(
     if roll_out != before {
         save(store, &roll_out, revision).await?;
     }
-    let line = describe(&roll_out, &seen, when::now());
+    let line = describe(&roll_out, Some(&seen), when::now());
     if line != *said {
         outln!("{line}");
         *said = line;
@@ -343,10 +343,30 @@ fn cause(error: &Failure) -> Option<&Error> {
     }
 }
 
-/// The state in one line.
-pub(super) fn describe(roll_out: &RollOut, seen: &BTreeMap<Name, Seen>, now: u64) -> String {
+/// The state in one line. With the routers' last reports it says how many of a running step have decided how.
+pub(super) fn describe(roll_out: &RollOut, seen: Option<&BTreeMap<Name, Seen>>, now: u64) -> String {
     let steps = roll_out.step_count();
-    let standings = roll_out.standings(seen, now);
+    match &roll_out.progress {
+        Progress::Running {
+            step,
+            since_unix_s: None,
+            ..
+        } => format!("step {} of {steps}: waits for its time", step + 1),
+        Progress::Running { step, .. } => {
+            let routers = roll_out.routers_of(*step).len();
+            let counted = seen.map_or_else(String::new, |seen| {
+                format!(": {}", counted(&roll_out.standings(seen, now)))
+            });
+            format!("step {} of {steps}: {routers} routers{counted}", step + 1)
+        }
+        Progress::Halted { step, reason, .. } => format!("halted in step {} of {steps}: {reason}", step + 1),
+        Progress::Done => format!("done: all {} routers have their document", roll_out.routers.len()),
+        Progress::Reverted => "reverted".into(),
+    }
+}
+
+/// How many routers stand where.
+fn counted(standings: &BTreeMap<Name, Standing>) -> String {
     let counted = [
         (Standing::Busy, "busy"),
         (Standing::Kept, "kept it"),
@@ -360,26 +380,8 @@ pub(super) fn describe(roll_out: &RollOut, seen: &BTreeMap<Name, Seen>, now: u64
     .filter_map(|(standing, word)| {
         let count = standings.values().filter(|found| *found == standing).count();
         (count > 0).then(|| format!("{count} {word}"))
-    })
-    .collect::<Vec<_>>()
-    .join(", ");
-    match &roll_out.progress {
-        Progress::Running {
-            step,
-            since_unix_s: None,
-            ..
-        } => format!("step {} of {steps}: waits for its time", step + 1),
-        Progress::Running { step, .. } => {
-            format!(
-                "step {} of {steps}: {} routers: {counted}",
-                step + 1,
-                roll_out.routers_of(*step).len()
-            )
-        }
-        Progress::Halted { step, reason, .. } => format!("halted in step {} of {steps}: {reason}", step + 1),
-        Progress::Done => format!("done: all {} routers have their document", roll_out.routers.len()),
-        Progress::Reverted => "reverted".into(),
-    }
+    });
+    counted.collect::<Vec<_>>().join(", ")
 }
 
 async fn resume(store: &Nats, name: &Name) -> Result<ExitCode, Failure> {

@@ -6,24 +6,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde::Serialize;
 use sqm_fleet::Name;
-use sqm_fleet::desired::Desired;
-use sqm_fleet::judgement::Measured;
-use sqm_fleet::nats::Nats;
-use sqm_fleet::report::{Judged, Outcome, Report};
-use sqm_fleet::rollout::RollOut;
-use sqm_fleet::signed::document_of;
-use sqm_fleet::transport::{Key, Kind};
+use sqm_fleet::report::Report;
+use sqm_fleet::transport::Kind;
 use sqm_process::Failure;
 
 use super::documents::in_store;
-use super::folder::{Fleet, Folder, Router};
-use super::{HubArg, block_on, roll_out, when};
+use super::folder::{Fleet, Folder};
+use super::overview::{self, Row};
+use super::{HubArg, block_on, history, when};
 use crate::json;
-
-/// A router is silent after this time without a heartbeat, seconds: it sends one each minute.
-const SILENT_S: u64 = 180;
 
 /// Show one line for each router: what it should have, what it has, and how it feels.
 #[derive(clap::Args)]
@@ -40,140 +32,22 @@ pub(super) struct Status {
     json: bool,
 }
 
-/// One router.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Row {
-    router: Name,
-    group: Option<Name>,
-    site: Option<Name>,
-    /// The revision of its document in the store.
-    wanted: Option<u64>,
-    /// The revision that is in force.
-    in_force: Option<u64>,
-    /// One or two words.
-    state: &'static str,
-    /// The reason in words.
-    reason: String,
-    before_p95_ms: Option<f64>,
-    after_p95_ms: Option<f64>,
-    last_seen_unix_s: Option<u64>,
-    sqm_version: Option<String>,
-    hardware: Option<String>,
-}
-
 impl Status {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let (folder, fleet) = Folder::open(&self.hub.folder)?;
         block_on(async {
             let store = folder.connect(&fleet).await?;
-            let rows = rows(&store, &folder).await?;
+            let seen = overview::read(&store, &folder).await?;
             if self.json {
-                json::print(&json::list(&rows))?;
+                json::print(&json::list(&seen.routers))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            print_rows(&rows, when::now());
-            print_roll_outs(&store).await?;
+            print_rows(&seen.routers, when::now());
+            for roll_out in &seen.roll_outs {
+                outln!("roll-out {}: {}", roll_out.name, roll_out.text);
+            }
             Ok(ExitCode::SUCCESS)
         })
-    }
-}
-
-async fn rows(store: &Nats, folder: &Folder) -> Result<Vec<Row>, Failure> {
-    let routers = folder.routers()?;
-    let names: Vec<Name> = routers.keys().cloned().collect();
-    let wanted = in_store(store, &names).await?;
-    let heard = store
-        .get_all(&Kind::Heartbeat, &names)
-        .await
-        .context("cannot read the reports")?;
-    let heard: BTreeMap<Name, (Option<Report>, Option<u64>)> = heard
-        .into_iter()
-        .map(|(name, entry)| {
-            (
-                name,
-                (Report::parse(&entry.value).ok(), when::parse(&entry.written).ok()),
-            )
-        })
-        .collect();
-    let now = when::now();
-    Ok(routers
-        .iter()
-        .map(|(name, router)| {
-            let (report, seen) = heard.get(name).cloned().unwrap_or_default();
-            row(name, router, wanted.get(name), report.as_ref(), seen, now)
-        })
-        .collect())
-}
-
-fn row(
-    name: &Name,
-    router: &Router,
-    wanted: Option<&Desired>,
-    report: Option<&Report>,
-    seen: Option<u64>,
-    now: u64,
-) -> Row {
-    let wanted = wanted.map(|document| document.revision);
-    let (state, reason) = state(wanted, report, seen, now);
-    let measured = |pick: fn(&Judged) -> Option<Measured>| match report?.outcome.as_ref()? {
-        Outcome::Kept(judged) | Outcome::RolledBack(judged) => pick(judged).map(|measured| measured.p95_ms),
-        _ => None,
-    };
-    Row {
-        router: name.clone(),
-        group: router.group.clone(),
-        site: router.site.clone(),
-        wanted,
-        in_force: report.map(|report| report.in_force),
-        state,
-        reason,
-        before_p95_ms: measured(|judged| judged.before),
-        after_p95_ms: measured(|judged| judged.after),
-        last_seen_unix_s: seen,
-        sqm_version: report.map(|report| report.sqm_version.clone()),
-        hardware: report.map(|report| report.hardware.clone()),
-    }
-}
-
-fn state(
-    wanted: Option<u64>,
-    report: Option<&Report>,
-    seen: Option<u64>,
-    now: u64,
-) -> (&'static str, String) {
-    let Some((report, seen)) = report.zip(seen) else {
-        return ("never seen", "it has not connected yet".into());
-    };
-    if seen.saturating_add(SILENT_S) < now {
-        return ("silent", format!("last heard {}", when::ago(seen, now)));
-    }
-    if let Some(refused) = &report.refused {
-        return ("refused", refused.reason.clone());
-    }
-    if wanted.is_some_and(|wanted| wanted > report.revision) {
-        return ("behind", "it has not taken its document yet".into());
-    }
-    let with_differences = |words: String| match report.differences.first() {
-        Some(difference) => format!("{words}; {difference}"),
-        None => words,
-    };
-    match &report.outcome {
-        None => ("no document", with_differences(String::new())),
-        Some(Outcome::Waiting { until_unix_s }) => {
-            let until = until_unix_s.map_or_else(|| "its clock is set".into(), when::text);
-            ("waiting", format!("until {until}"))
-        }
-        Some(Outcome::Observed) => ("observed", "its round trips are observed".into()),
-        Some(Outcome::Kept(judged)) => {
-            let state = if judged.verdict == sqm_fleet::judgement::Verdict::Good {
-                "kept"
-            } else {
-                "unjudged"
-            };
-            (state, with_differences(judged.reason.clone()))
-        }
-        Some(Outcome::RolledBack(judged)) => ("rolled back", judged.reason.clone()),
-        Some(Outcome::Invalid { errors }) => ("invalid", errors.join("; ")),
     }
 }
 
@@ -205,25 +79,6 @@ fn print_rows(rows: &[Row], now: u64) {
     }
 }
 
-async fn print_roll_outs(store: &Nats) -> Result<(), Failure> {
-    let names = store
-        .names(&Kind::RollOut)
-        .await
-        .context("cannot read the roll-outs")?;
-    for (name, entry) in store
-        .get_all(&Kind::RollOut, &names)
-        .await
-        .context("cannot read the roll-outs")?
-    {
-        let line = match RollOut::parse(&entry.value) {
-            Ok(found) => roll_out::describe(&found, &BTreeMap::new(), when::now()),
-            Err(error) => error,
-        };
-        outln!("roll-out {name}: {line}");
-    }
-    Ok(())
-}
-
 /// Print each router's line whenever it changes, until interrupted.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -242,7 +97,7 @@ impl Watch {
             let store = folder.connect(&fleet).await?;
             let mut known: BTreeMap<Name, Row> = BTreeMap::new();
             loop {
-                for row in rows(&store, &folder).await? {
+                for row in overview::read(&store, &folder).await?.routers {
                     // A later heartbeat alone is no news.
                     let seen = row.last_seen_unix_s;
                     let is_news = known.get(&row.router).is_none_or(|old| {
@@ -285,82 +140,22 @@ pub(super) struct History {
     json: bool,
 }
 
-/// One entry of a history.
-#[derive(Serialize)]
-struct Entry {
-    at: String,
-    /// `document` or `report`.
-    kind: &'static str,
-    revision: Option<u64>,
-    text: String,
-}
-
 impl History {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let (folder, fleet) = Folder::open(&self.hub.folder)?;
-        let entries = block_on(async { history(&folder.connect(&fleet).await?, &self.name).await })?;
+        let entries = block_on(async {
+            let store = folder.connect(&fleet).await?;
+            history::of_router(&store, &fleet.key()?, &self.name).await
+        })?;
         if self.json {
             json::print(&json::list(&entries))?;
             return Ok(ExitCode::SUCCESS);
         }
         for entry in entries {
-            outln!("{}  {:<8}  {}", entry.at, entry.kind, entry.text);
+            outln!("{}  {:<8}  {}", entry.at, entry.kind.word(), entry.text);
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-async fn history(store: &Nats, name: &Name) -> Result<Vec<Entry>, Failure> {
-    let documents = store
-        .history(&Key::Desired(name.clone()))
-        .await
-        .context("cannot read the history")?;
-    let reports = store
-        .history(&Key::Report(name.clone()))
-        .await
-        .context("cannot read the history")?;
-    let mut entries: Vec<(u64, Entry)> = Vec::new();
-    for entry in documents {
-        let document = document_of(&entry.value)
-            .ok()
-            .and_then(|text| Desired::parse(&text).ok());
-        let revision = document.as_ref().map(|document| document.revision);
-        let text = document.map_or_else(
-            || "a document that cannot be read".into(),
-            |document| format!("revision {}", document.revision),
-        );
-        entries.push((
-            entry.revision,
-            Entry {
-                at: entry.written,
-                kind: "document",
-                revision,
-                text,
-            },
-        ));
-    }
-    for entry in reports {
-        let report = Report::parse(&entry.value).ok();
-        let revision = report.as_ref().map(|report| report.revision);
-        let text = report.map_or_else(
-            || "a report that cannot be read".into(),
-            |report| {
-                let (state, reason) = state(None, Some(&report), Some(0), 0);
-                format!("revision {}: {state}: {reason}", report.revision)
-            },
-        );
-        entries.push((
-            entry.revision,
-            Entry {
-                at: entry.written,
-                kind: "report",
-                revision,
-                text,
-            },
-        ));
-    }
-    entries.sort_by_key(|(revision, _)| *revision);
-    Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
 /// Write what each router should have and what it last reported as files, to be kept in git.
