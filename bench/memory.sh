@@ -5,8 +5,8 @@
 #
 #   bench/memory.sh target/openwrt/x86_64-unknown-linux-musl/router/sqm target/debug/sqm-lab
 #
-# A program with the feature `fleet` is also measured as a router of a fleet, at a nats-server on this router, without and with
-# encryption by a certificate of openssl: that may add at most 1024 kB of anonymous memory. Its resident set has no limit.
+# A program with the feature `fleet` is also measured as a router of a fleet, at a nats-server on this router, whose fleet is made by the
+# program beside SQM-LAB, without and with encryption by a certificate of openssl: that may add at most 1024 kB of anonymous memory. Its resident set has no limit.
 set -eu
 
 most_kb=4096
@@ -27,9 +27,9 @@ measure() { # NAME, further options of the section, fleet: '' or the scheme of i
                     -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE -keyout key.pem -out hub.pem 2>openssl-log
                 tls="--certificate /tmp/hub.pem --private-key /tmp/key.pem --certificate-authority /tmp/hub.pem"
             fi
-            "$1" fleet hub init hub --url $scheme://127.0.0.1:4222 --listen 127.0.0.1:4222 --store /tmp/store-$scheme $tls >hub-log 2>&1
+            sqm fleet hub init hub --url $scheme://127.0.0.1:4222 --listen 127.0.0.1:4222 --store /tmp/store-$scheme $tls >hub-log 2>&1
             nats-server --config hub/server.conf >nats-log 2>&1 & server=$!
-            "$1" fleet enroll r1 --hub hub >enrolled
+            sqm fleet enroll r1 --hub hub >enrolled
             key=$(sed -n "s/^.*fleet_key .\(U[A-Z0-9]*\).*/\1/p" enrolled)
             set -- "$@" --fleet-url $scheme://127.0.0.1:4222 --fleet-credentials /tmp/hub/credentials/r1.creds --fleet-key $key
             [ -z "$tls" ] || set -- "$@" --fleet-ca /tmp/hub.pem
@@ -42,7 +42,7 @@ measure() { # NAME, further options of the section, fleet: '' or the scheme of i
             sleep 0.1
         done
         # The router has reported to the hub.
-        until [ -z "$scheme" ] || "$sqm" fleet status --hub hub 2>/dev/null | grep -q "no document"; do
+        until [ -z "$scheme" ] || sqm fleet status --hub hub 2>/dev/null | grep -q "no document"; do
             kill -0 $daemon && kill -0 $server || { cat memory-log nats-log >&2; exit 1; }
             sleep 0.5
         done
@@ -65,7 +65,7 @@ measure() { # NAME, further options of the section, fleet: '' or the scheme of i
 anonymous() { sed -n 's/.*of it anonymous *\([0-9]*\) kB.*/\1/p'; }
 
 is_with_fleet=0
-"$program" fleet --help >/dev/null 2>&1 && is_with_fleet=1
+"$program" daemon --help | grep -q fleet-url && is_with_fleet=1
 "$lab" up >/dev/null
 trap '"$lab" down >/dev/null' EXIT
 alone=$(measure "one line" "" "") || { echo "$alone"; exit 1; }
