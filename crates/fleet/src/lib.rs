@@ -21,6 +21,8 @@ pub mod nats;
 pub mod report;
 #[cfg(feature = "operator")]
 pub mod rollout;
+#[cfg(feature = "operator")]
+pub mod server;
 pub mod signed;
 pub mod transport;
 mod user;

@@ -182,6 +182,7 @@ fn run(program: &Path, configuration: &Path) -> (Child, u16) {
     let mut child = Command::new(program)
         .arg("--config")
         .arg(configuration)
+        .envs(sqm_fleet::server::ENVIRONMENT)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

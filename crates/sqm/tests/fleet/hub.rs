@@ -52,6 +52,12 @@ impl Hub {
         command.args(["fleet", "hub", "init"]).arg(folder);
         command.arg("--store").arg(store).args(args);
         succeeded(&command.output().expect("sqm starts"));
+        let drop_in = fs::read_to_string(hub.path().join("nats-server.service.conf"));
+        let drop_in = drop_in.expect("written by 'hub init'");
+        assert!(
+            drop_in.ends_with(&sqm_fleet::server::systemd_drop_in()),
+            "{drop_in}"
+        );
         hub
     }
 

@@ -204,16 +204,15 @@ impl Folder {
         Ok(self.0.join(file))
     }
 
-    /// Writes the section for a router's configuration, and returns its path.
-    pub(super) fn save_section(&self, name: &str, text: &str) -> Result<PathBuf, Failure> {
-        let file = format!("credentials/{name}.conf");
-        self.write(&file, PUBLIC, text.as_bytes())?;
-        Ok(self.0.join(file))
-    }
-
     /// Writes a server's configuration, and returns its path.
     pub(super) fn save_server(&self, file: &str, text: &str) -> Result<PathBuf, Failure> {
         self.write(file, SECRET, text.as_bytes())?;
+        Ok(self.0.join(file))
+    }
+
+    /// Writes a file that holds no secret, and returns its path.
+    pub(super) fn save_public(&self, file: &str, text: &str) -> Result<PathBuf, Failure> {
+        self.write(file, PUBLIC, text.as_bytes())?;
         Ok(self.0.join(file))
     }
 

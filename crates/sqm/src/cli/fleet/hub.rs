@@ -9,12 +9,16 @@ use clap::Subcommand;
 use sqm_fleet::Name;
 use sqm_fleet::credentials::{Keys, Role};
 use sqm_fleet::nats::{Options, check};
+use sqm_fleet::server::systemd_drop_in;
 use sqm_fleet::signed::SigningKey;
 use sqm_process::Failure;
 
 use super::HubArg;
 use super::folder::{Cluster, Fleet, Folder, Router};
 use super::when::now;
+
+/// Where the drop-in for a systemd service belongs.
+const DROP_IN_FOR: &str = "for /etc/systemd/system/nats-server.service.d/";
 
 /// Make the folder of a fleet: keys, and a configuration for nats-server.
 #[derive(clap::Args)]
@@ -112,6 +116,8 @@ impl Init {
         let operator: Name = "operator".parse().expect("a name");
         folder.save_credentials("operator", &keys.enroll(&operator, Role::Operator, now()).text)?;
         let servers = write_servers(&folder, &fleet, &keys)?;
+        let drop_in = format!("# Made by 'sqm fleet'. {DROP_IN_FOR}\n{}", systemd_drop_in());
+        let drop_in = folder.save_public("nats-server.service.conf", &drop_in)?;
         if fleet.url.contains("nats://") {
             errln!(
                 "sqm: warning: nats:// is not encrypted: whoever is on the way can read every configuration. Documents are signed all the \
@@ -122,6 +128,7 @@ impl Init {
         for (host, file) in servers {
             outln!("  Start {host}:     nats-server --config {}", file.display());
         }
+        outln!("  As a service:         {}: {DROP_IN_FOR}", drop_in.display());
         outln!(
             "  Add a router:         sqm fleet enroll NAME --hub {}",
             self.folder.display()
@@ -263,7 +270,7 @@ impl Enroll {
         if fleet.certificate_authority.is_some() {
             section += "\toption fleet_ca '/etc/sqm/fleet-ca.pem'\n";
         }
-        let section_file = folder.save_section(self.name.as_str(), &section)?;
+        let section_file = folder.save_public(&format!("credentials/{}.conf", self.name), &section)?;
         outln!("Credentials:                {}", file.display());
         outln!("For its /etc/config/sqm:    {}", section_file.display());
         outln!("{}", section.trim_end());
