@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sqm_measure::grade::Verdict;
-use sqm_measure::plot::{Plot, Run};
+use sqm_measure::plot::{Plot, Run, Sheet};
 use sqm_measure::result::TestResult;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -11,6 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = Verdict::of(&result).to_text();
     let runs = [Run { name: "fuzz", result: &result }];
     for plot in Plot::ALL {
-        let _ = plot.draw(&runs);
+        for sheet in [Sheet::Wide, Sheet::Narrow] {
+            let _ = plot.draw(&runs, sheet);
+        }
     }
 });
