@@ -8,10 +8,18 @@ export type Words = Record<keyof typeof en, string>;
 /** The texts of the router's page, and those that the page of a fleet adds. */
 export type Key = keyof Words | keyof typeof fleet;
 
+interface Language {
+    words: Words;
+    said: (text: string) => string;
+}
+
 /** The languages, each with its own name for itself. */
-export const LANGUAGES: Record<string, { name: string; load: () => Promise<Words> }> = {
-    en: { name: 'English', load: async () => en },
-    de: { name: 'Deutsch', load: async () => (await import('./i18n/de')).de },
+export const LANGUAGES: Record<string, { name: string; load: () => Promise<Language> }> = {
+    en: { name: 'English', load: async () => ({ words: en, said: same }) },
+    de: {
+        name: 'Deutsch',
+        load: () => import('./i18n/de'),
+    },
 };
 
 let words = en as Record<Key, string>;
@@ -25,6 +33,11 @@ export function t(key: Key, values: Record<string, string | number> = {}): strin
         return value === undefined ? whole : typeof value === 'number' ? number(value) : value;
     });
 }
+
+const same = (text: string): string => text;
+
+/** A sentence that the program writes, in the current language, or as it is if it has no translation. */
+export let said = same;
 
 /** The text of a key that may not exist, for example of an option that only a newer server has. */
 export function maybe(key: string): string | undefined {
@@ -77,7 +90,7 @@ export function useLanguage(): string {
 export async function speak(wanted: string): Promise<void> {
     const known = LANGUAGES[wanted];
     if (!known) return;
-    words = (await known.load()) as typeof words;
+    ({ words, said } = (await known.load()) as { words: typeof words; said: typeof said });
     language = wanted;
     document.documentElement.lang = wanted;
     for (const listener of listeners) listener();

@@ -110,11 +110,11 @@ export const RPM_TEST = {
 };
 
 export const TUNE_STEPS = [
-    'both: the line without shaping: 92.1 Mbit/s down, 37.9 up, latency +412 ms',
-    'download: 93 % of it: +2.1 ms, within 5 ms: higher',
-    'download: 97 % of it: +9.8 ms, above 5 ms: lower',
-    'upload: 96 % of it: +3.4 ms, within 5 ms',
-    'both: verified with both directions full: +3.4 ms',
+    'download: unshaped: 92.10 Mbit/s, load adds 412.0 ms',
+    'download: 88.40 Mbit/s: standing queue 9.8 ms, above target',
+    'download: 85.60 Mbit/s: standing queue 2.1 ms',
+    'upload: 36.40 Mbit/s: standing queue 1.4 ms',
+    'both: with both directions loaded, load adds 3.4 ms',
 ];
 
 /** A picture for each width: `sheet` in the query of the request. */

@@ -61,6 +61,28 @@ test('every key is used', async () => {
     assert.deepEqual(unused, []);
 });
 
+/** The texts in a Rust source that stand behind this, with each value as `{}`. */
+function literals(source, before) {
+    const texts = source.split(before).slice(1).map((rest) => /^[^;]*?"((?:[^"\\]|\\[^])*)"/.exec(rest)?.[1]);
+    return texts.filter(Boolean).map((text) => text.replace(/\\\n\s*/g, '').replace(/\{[^}]*\}/g, '{}'));
+}
+
+test('every step of tune and every reason of autorate is translated', async () => {
+    const pairs = [...(await read('src/sentences/de.ts')).matchAll(/^ {4}\['([^']+)', '([^']+)'\],$/gm)];
+    const known = new Set(pairs.map(([, english]) => english));
+    for (const [, english, german] of pairs) assert.equal(german.split('{}').length, english.split('{}').length, english);
+    const steps = [];
+    for (const file of await readdir(new URL('../../crates/tune/src/', import.meta.url))) {
+        steps.push(...literals(await read(`../crates/tune/src/${file}`), 'log.step('));
+    }
+    assert.ok(steps.length > 12, `${steps.length} steps`);
+    const [, reasons] = (await read('../crates/autorate/src/signal.rs')).split('impl fmt::Display for Reason {');
+    const arms = literals(reasons.split('\n}\n')[0], /Self::\w+/);
+    assert.ok(arms.length > 12, `${arms.length} reasons`);
+    const all = [...steps.map((text) => text.replace(/ms\{\}$/, 'ms')), ...arms.map((text) => text.replace(/(delay|by)$/, '$1 {} ms'))];
+    assert.deepEqual(all.filter((text) => !known.has(text)), []);
+});
+
 test('packages come from the public registry', async () => {
     const { packages } = JSON.parse(await read('package-lock.json'));
     const elsewhere = Object.values(packages).map(({ resolved }) => resolved).filter((from) => from && !from.startsWith('https://registry.npmjs.org/'));

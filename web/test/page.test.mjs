@@ -14,8 +14,8 @@ const FINDING = {
 };
 
 const AUTORATE = {
-    download: { rate_bits_per_sec: 84e6, reason: 'steady: nothing waits', load_bits_per_sec: 2e6, cuts: 3 },
-    upload: { rate_bits_per_sec: 38e6, reason: 'lowered: 21 ms more than usual under load', load_bits_per_sec: 37e6, cuts: 12 },
+    download: { rate_bits_per_sec: 84e6, reason: 'loaded, no queue: rate stays', load_bits_per_sec: 2e6, cuts: 3 },
+    upload: { rate_bits_per_sec: 38e6, reason: 'long queue: rate cut; queue delay 21.0 ms', load_bits_per_sec: 37e6, cuts: 12 },
     is_probing: true, probes_sent: 400, tcp_samples: 0, reflectors: [{ address: '9.9.9.9', rtt_ms: 14.2, is_one_way: false, answers: 190, lost: 1 }],
 };
 
@@ -52,7 +52,7 @@ const STEPS = TUNE_STEPS.map((text, n) => ({ unix_ms: 1_763_000_000_000 + n * 10
 const DONE = { state: 'done', interface: 'pppoe-wan', host: 'sqm.example.net', target_ms: 5, started_unix_ms: 1_763_000_000_000, steps: STEPS, result: TUNED, plots: ['latency', 'after'], error: null };
 const TUNES = {
     done: DONE,
-    missed: { ...DONE, result: { ...TUNED, warning: 'load adds 233.2 ms, more than the 5.0 ms allowed; run it again, or set lower rates' } },
+    missed: { ...DONE, result: { ...TUNED, warning: 'with both directions loaded, load adds 233.2 ms, above the target of 5.0 ms; run tune again, or set lower rates' } },
     failed: { ...DONE, state: 'failed', result: null, plots: [], error: 'sqm.example.net: no answer on port 35353' },
     stopped: { ...DONE, state: 'stopped', result: null, plots: [] },
 };
@@ -228,6 +228,17 @@ test('the setup switches on the section of a shipped sample and keeps its other 
     assert.equal(mock.text.match(/config queue/g).length, 1);
     assert.match(mock.text, /option enabled '1'/);
     assert.match(mock.text, /option qdisc 'cake'/);
+    await page.finish();
+});
+
+test('sentences of the program are translated, with their numbers', async (t) => {
+    const mock = await serve(t, LINE, { tune: TUNES.missed, autorate: AUTORATE });
+    const page = await open(chromium.browser, `${mock.url}#/tune`, { locale: 'de-DE' });
+    await page.getByText('Download: ohne Shaping: 92,10 Mbit/s, Last verlängert die Latenz um 412,0 ms').waitFor({ state: 'attached' });
+    await page.getByText('beide: beide Richtungen unter Last: Last verlängert die Latenz um 3,4 ms').waitFor({ state: 'attached' });
+    await page.getByText('um 233,2 ms, mehr als das Ziel von 5,0 ms').waitFor();
+    await page.goto(`${mock.url}#/dashboard`);
+    await page.getByText('lange Warteschlange: die Rate sinkt; Wartezeit 21,0 ms').waitFor();
     await page.finish();
 });
 
@@ -486,7 +497,7 @@ test('tune shows its steps and writes the rates only on request', async (t) => {
     await page.getByLabel('Server').fill('sqm.example.net');
     await page.getByLabel('Allowed added latency, ms').fill('7.5');
     await page.getByRole('button', { name: 'Start' }).click();
-    await page.getByText(/97 % of it/).first().waitFor();
+    await page.getByText('standing queue 9.8 ms, above target').first().waitFor();
     await page.getByText('91.2 Mbit/s').waitFor();
     assert.equal(await page.getByLabel('Allowed added latency, ms').inputValue(), '7.5', 'the value stays for the next search');
     await shot(page, 'tune-result');

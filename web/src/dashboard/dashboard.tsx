@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, type Autorate, type Direction, type InterfaceStatus, type State } from '../api';
-import { clock, date, number, t } from '../i18n';
+import { clock, date, number, said, t } from '../i18n';
 import { gradeOf, sentence } from '../measure/grade';
 import { useAnswer, useIsAdmin, useStore } from '../store';
 import { Chart, type Series } from '../ui/chart';
@@ -262,7 +262,7 @@ function AutorateStatus({ status }: { status: Autorate }) {
                     <div key={name}>
                         <p>
                             <strong class={`of-${name}`}>{t(`direction.${name}`)}</strong>{' '}
-                            {mbit(status[name].rate_bits_per_sec)}: {status[name].reason}
+                            {mbit(status[name].rate_bits_per_sec)}: {said(status[name].reason)}
                         </p>
                         <p class="small soft">{t('dashboard.cuts', { n: status[name].cuts })}</p>
                     </div>

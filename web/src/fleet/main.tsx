@@ -10,7 +10,11 @@ const MORE = { en: async () => en, de: async () => (await import('./words/de')).
 for (const [tag, more] of Object.entries(MORE)) {
     const language = LANGUAGES[tag];
     const load = language?.load;
-    if (load) language.load = async () => ({ ...(await load()), ...(await more()) });
+    if (!load) continue;
+    language.load = async () => {
+        const loaded = await load();
+        return { ...loaded, words: { ...loaded.words, ...(await more()) } };
+    };
 }
 
 const place = document.getElementById('page');

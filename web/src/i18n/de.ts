@@ -2,6 +2,8 @@
 
 import type { Words } from '../i18n';
 
+export { said } from '../sentences/de';
+
 const page: Words = {
     'app.title': 'sqm: Smart Queue Management',
     'app.skip': 'Zum Inhalt springen',
@@ -670,4 +672,4 @@ const served: Record<string, string> = {
     'link.unknown': 'unbekannt, aber nicht ATM',
 };
 
-export const de: Words = { ...page, ...served };
+export const words: Words = { ...page, ...served };

@@ -101,7 +101,7 @@ export const en = {
     'setup.interface_help': 'The network device of this machine that leads to the internet. The suggested one is right for almost every line.',
     'setup.kind': 'Kind of line',
     'setup.kind_help':
-        'The kind decides how many bytes the line adds to each packet. If you are not sure, choose “I do not know”: that costs a little speed at most.',
+        'The kind decides how many bytes the line adds to each packet. “I do not know” costs a little speed at most.',
     'setup.kind.vdsl2': 'DSL',
     'setup.kind.vdsl2.about': 'VDSL2 or G.fast over the telephone line, from about 16 Mbit/s',
     'setup.kind.adsl': 'Old, slow DSL',
@@ -127,7 +127,7 @@ export const en = {
     'setup.preset_none': 'As chosen above',
     'setup.speeds': 'Speeds',
     'setup.speeds_help':
-        'Type them as you know them: 80 Mbit/s, 80mbps, 2.5 Gbit/s. The shaper runs slightly below these speeds, so that the queue builds up here, where sqm controls it. You can find the best rates later.',
+        'Type them as you know them: 80 Mbit/s, 80mbps, 2.5 Gbit/s. The shaper runs slightly below these speeds, so that the queue builds up here, where sqm controls it. Tune can find better rates later.',
     'setup.source.advertised': 'My provider advertises these speeds',
     'setup.source.measured': 'I have measured these speeds without SQM, each direction on its own',
     'setup.read': 'Read as {line}. The shaper rate will be {shaper}.',
@@ -226,7 +226,7 @@ export const en = {
 
     'rates.title': 'Which speeds should I enter?',
     'rates.help':
-        'The queue must build up in this router and not in the modem, so the rate must be slightly below what the line really carries. Enter the speeds you know and apply the percentage. Tune can find the best rates later.',
+        'The queue must build up in this router and not in the modem, so the rate must be slightly below what the line really carries. Enter the speeds you know and apply the percentage; tune can find better rates later.',
     'rates.source': 'Source',
     'rates.measured': 'a speed test without SQM: use 95 %',
     'rates.advertised': 'the speed your provider advertises: use 85 %',
@@ -254,7 +254,7 @@ export const en = {
     'confirm.kept': 'The new settings have been kept.',
     'confirm.reverted': 'The previous settings have been restored.',
     'confirm.lost':
-        'No response from the router. If the new settings cut you off, they will be rolled back automatically in {n} seconds. This page keeps waiting for the router.',
+        'No response from the router. If the new settings cut you off, they will be rolled back automatically in {n} seconds. This page waits for it.',
 
     'test.title': 'Test: how much latency does load add?',
     'test.help':

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import { address, api, follow, type Tune, type TuneStep } from '../api';
-import { clock, t } from '../i18n';
+import { clock, said, t } from '../i18n';
 import { CLOUDFLARE, NETWORK_QUALITY } from '../measure/public-servers';
 import { serverOf } from '../measure/server';
 import { TestError } from '../measure/test-error';
@@ -197,7 +197,7 @@ function Steps({ steps }: { steps: TuneStep[] }) {
                 {steps.map(({ unix_ms, text }) => (
                     <li key={`${unix_ms} ${text}`}>
                         <time>{clock(unix_ms / 1000)}</time>
-                        <span>{text}</span>
+                        <span>{said(text)}</span>
                     </li>
                 ))}
             </ol>
@@ -227,7 +227,7 @@ function Ended({ tune }: { tune: Tune }) {
             {result && <BeforeAndAfter result={result} />}
             {result?.warning && (
                 <Notice tone="warn">
-                    <p>{result.warning}</p>
+                    <p>{said(result.warning)}</p>
                 </Notice>
             )}
             {result?.overhead?.advice.map((advice) => (
