@@ -116,7 +116,7 @@ impl Init {
         let operator: Name = "operator".parse().expect("a name");
         folder.save_credentials("operator", &keys.enroll(&operator, Role::Operator, now()).text)?;
         let servers = write_servers(&folder, &fleet, &keys)?;
-        let drop_in = format!("# Made by 'sqm fleet'. {DROP_IN_FOR}\n{}", systemd_drop_in());
+        let drop_in = format!("# Made by 'sqm fleet', {DROP_IN_FOR}.\n{}", systemd_drop_in());
         let drop_in = folder.save_public("nats-server.service.conf", &drop_in)?;
         if fleet.url.contains("nats://") {
             errln!(

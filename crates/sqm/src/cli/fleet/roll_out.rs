@@ -312,7 +312,9 @@ async fn look(
     if roll_out != before {
         save(store, &roll_out, revision).await?;
     }
-    let line = describe(&roll_out, Some(&seen), when::now());
+    // The reports are those of the step before if documents have been handed out just now.
+    let is_of_step = !matches!(action, Action::HandOut(_));
+    let line = describe(&roll_out, is_of_step.then_some(&seen), when::now());
     if line != *said {
         outln!("{line}");
         *said = line;
