@@ -11,6 +11,7 @@
 
 mod figures;
 mod oracle;
+mod recorded;
 mod trace;
 mod unshaped;
 mod world;
@@ -28,6 +29,7 @@ use unshaped::Unshaped;
 use world::{Pilot, World};
 
 pub use figures::{Figures, Recovery};
+pub use recorded::{Conditions, LoadCycle, LogRates, Opportunities, Recorded, Refused};
 pub use trace::{Load, Trace};
 
 /// The beginning of virtual time.

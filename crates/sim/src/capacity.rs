@@ -3,7 +3,7 @@
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
 /// The rate of a line over time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// The rate from each time on, in order. The first one also holds before its time, the last one forever.
     steps: Vec<(Instant, Rate)>,

@@ -1,4 +1,4 @@
-//! Modelled lines in virtual time. No clock, no I/O, no threads: the same seed gives the same figures, byte for byte.
+//! Modelled and recorded lines in virtual time. No clock, no I/O, no threads: the same seed gives the same figures, byte for byte.
 //!
 //! * [`autorate_bench`]: controllers of `sqm_autorate` against lines whose rate varies.
 //! * [`capacity`], [`fifo`]: a line whose rate varies, and the buffer in front of it.

@@ -15,7 +15,7 @@ pub(crate) mod daemon;
 pub(crate) mod doctor;
 #[cfg(feature = "router")]
 mod dscp;
-mod duration;
+pub(crate) mod duration;
 mod exit_codes;
 #[cfg(all(feature = "fleet", feature = "full"))]
 pub(crate) mod fleet;

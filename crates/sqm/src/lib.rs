@@ -28,6 +28,8 @@ use std::process::ExitCode;
 use sqm_process::Failure;
 
 pub use cli::Cli;
+#[cfg(feature = "full")]
+pub use cli::duration::parse_delay;
 pub use cli::suggested::{self, Suggested};
 
 /// A program with a command line.

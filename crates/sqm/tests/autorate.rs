@@ -1,4 +1,4 @@
-//! `sqm-lab autorate-bench` on the command line: two runs give the same output, and a wrong name is reported clearly.
+//! `sqm-lab autorate bench` on the command line: two runs give the same output, and a wrong name is reported clearly.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 fn bench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sqm-lab"));
-    command.arg("autorate-bench").args(args);
+    command.args(["autorate", "bench"]).args(args);
     command.output().expect("the program runs")
 }
 

@@ -17,7 +17,7 @@ fn a_former_name_answers_with_the_new_one() {
         ("lab up --line cable24", "sqm-lab up --line cable24"),
         ("lab", "sqm-lab"),
         ("bench --list", "sqm-lab bench --list"),
-        ("autorate bench --seed 1-20", "sqm-lab autorate-bench --seed 1-20"),
+        ("autorate bench --seed 1-20", "sqm-lab autorate bench --seed 1-20"),
         ("report --out x", "sqm bugreport --out x"),
         (
             "tune --replay a.csv.old a.csv",
@@ -30,6 +30,21 @@ fn a_former_name_answers_with_the_new_one() {
         assert_eq!(output.status.code(), Some(2), "{former}: {said}");
         assert!(said.contains(new), "{former}: {said}");
     }
+}
+
+#[test]
+fn a_former_name_of_the_lab_answers_with_the_new_one() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sqm-lab"));
+    let output = command
+        .args(["autorate-bench", "--seed", "1-20"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("run 'sqm-lab autorate bench --seed 1-20'"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -207,7 +222,7 @@ const ALONE: [(&str, i32, &str); 57] = [
         1,
         "/proc/none: No such file or directory; --dir names another folder",
     ),
-    ("sqm-lab autorate-bench --list", 0, ""),
+    ("sqm-lab autorate bench --list", 0, ""),
     ("sqm-lab bench --list", 0, ""),
     ("sqm-lab demo --out /proc/none", 1, "/proc/none"),
     ("sqm-lab down", 1, "sqm-lab up"),

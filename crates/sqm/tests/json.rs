@@ -18,7 +18,7 @@ const FLENT: &str = concat!(
 );
 
 /// Commands with the files that they need, each after the beginning of its heading in the page.
-const COMMANDS: [(&str, &str); 24] = [
+const COMMANDS: [(&str, &str); 25] = [
     ("sqm import --json", "sqm import --json eth0.iface.conf"),
     ("sqm plan --json", "sqm plan --config config --json"),
     ("sqm plan --json", "sqm plan --config config --format json"),
@@ -57,12 +57,16 @@ const COMMANDS: [(&str, &str); 24] = [
     ),
     ("sqm-lab bench --list --json", "sqm-lab bench --list --json"),
     (
-        "sqm-lab autorate-bench --list --json",
-        "sqm-lab autorate-bench --list --json",
+        "sqm-lab autorate bench --list --json",
+        "sqm-lab autorate bench --list --json",
     ),
     (
-        "sqm-lab autorate-bench --json",
-        "sqm-lab autorate-bench --trace lte --signals echo --json",
+        "sqm-lab autorate bench --json",
+        "sqm-lab autorate bench --trace lte --signals echo --json",
+    ),
+    (
+        "sqm-lab autorate bench --line --json",
+        "sqm-lab autorate bench --line line.csv --signals echo --json",
     ),
 ];
 
@@ -171,6 +175,7 @@ fn prepare(folder: &Path) {
         .packet(Instant(1_000_000_000), LinkNumber::ETHERNET, length, &packet)
         .unwrap();
     fs::write(folder.join("capture"), writer.finish().unwrap()).unwrap();
+    write("line.csv", "0,8000,2000\n5,4000,1000\n10,8000,2000\n");
 }
 
 fn document(folder: &Path, command: &str) -> Value {

@@ -307,7 +307,7 @@ fn calculations_work_with_any_output() {
         completions bash
         completions fish
         completions zsh
-        sqm-lab autorate-bench --list";
+        sqm-lab autorate bench --list";
     check(lines, true, 20);
 }
 
@@ -378,8 +378,8 @@ fn commands_end_when_their_reader_is_gone() {
         ("sqm-lab bench --turns 100000", closed as fn() -> Stdio, 0),
         ("sqm-lab bench --turns 100000", full, 1),
         ("sqm-lab bench --turns 100000 --json", closed, 0),
-        ("sqm-lab autorate-bench --seed 1-500", closed, 0),
-        ("sqm-lab autorate-bench --seed 1-500 --json", closed, 0),
+        ("sqm-lab autorate bench --seed 1-500", closed, 0),
+        ("sqm-lab autorate bench --seed 1-500 --json", closed, 0),
     ];
     for (line, output, code) in endless {
         let words = shell_words(line);

@@ -302,7 +302,7 @@ fn with_one_way_delays_five_percent_more_is_carried_than_by_cake_autorate() {
         };
         let [ours, theirs] = [Contender::Sqm, Contender::CakeAutorate].map(|contender| {
             let delivered = seeds.clone().map(|seed| {
-                let trace = Trace::named(trace.name, seed).expect("the trace exists");
+                let trace = Trace::named(&trace.name, seed).expect("the trace exists");
                 run(&trace, contender, Signals::OneWay, seed, &mut |_| {}).delivered
             });
             delivered

@@ -13,9 +13,9 @@ use crate::reflector::{Behaviour, seeded};
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Name on the command line.
-    pub name: &'static str,
+    pub name: String,
     /// The kind of line that it models.
-    pub about: &'static str,
+    pub about: String,
     /// True if the capacity varies. Only such traces count in the comparison of controllers.
     pub varies: bool,
     /// Length of the run.
@@ -167,8 +167,8 @@ impl Trace {
             upload: fastest(Direction::Upload),
         };
         let mut trace = Self {
-            name,
-            about,
+            name: name.to_owned(),
+            about: about.to_owned(),
             varies: true,
             length: Nanos(seconds * SECOND),
             // 200 ms at the highest rate: a choice, typical of consumer modems.

@@ -30,7 +30,7 @@ impl Args {
         match self.command {
             Command::Replay(args) => args.run(),
             Command::Bench { words } => Err(Failure::Usage(anyhow!(
-                "'sqm autorate bench' was renamed: run 'sqm-lab autorate-bench {}'",
+                "'sqm autorate bench' was renamed: run 'sqm-lab autorate bench {}'",
                 words.join(" ")
             ))),
         }

@@ -45,7 +45,7 @@ pub(super) fn parse_target(text: &str) -> Result<Duration, String> {
 
 /// Parses a delay or a round trip. It needs its unit: a bare number could be milliseconds as well as seconds.
 #[cfg(feature = "full")]
-pub(super) fn parse_delay(text: &str) -> Result<Nanos, String> {
+pub fn parse_delay(text: &str) -> Result<Nanos, String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(format!("'{text}' needs a unit: {text}ms or {text}s"));
     }

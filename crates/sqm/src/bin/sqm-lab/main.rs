@@ -7,7 +7,7 @@
 #[macro_use]
 extern crate sqm_process;
 
-mod autorate_bench;
+mod autorate;
 mod bench;
 mod demo;
 mod fleet_demo;
@@ -45,7 +45,9 @@ enum Command {
     Demo(demo::Args),
     FleetDemo(fleet_demo::Args),
     Bench(bench::Args),
-    AutorateBench(autorate_bench::Args),
+    Autorate(autorate::Args),
+    #[command(hide = true, disable_help_flag = true)]
+    AutorateBench(autorate::FormerName),
 }
 
 fn main() -> ExitCode {
@@ -60,7 +62,7 @@ impl sqm::Program for Lab {
         ),
         (
             "Demonstration and benchmarks",
-            &["demo", "fleet-demo", "bench", "autorate-bench"],
+            &["demo", "fleet-demo", "bench", "autorate"],
         ),
     ];
 
@@ -68,7 +70,7 @@ impl sqm::Program for Lab {
         match &self.command {
             Command::Home(command) => command.is_output_its_product(),
             Command::Demo(_) | Command::FleetDemo(_) => false,
-            Command::Bench(_) | Command::AutorateBench(_) => true,
+            Command::Bench(_) | Command::Autorate(_) | Command::AutorateBench(_) => true,
         }
     }
 
@@ -78,7 +80,8 @@ impl sqm::Program for Lab {
             Command::Demo(args) => args.run(),
             Command::FleetDemo(args) => args.run(),
             Command::Bench(args) => args.run(),
-            Command::AutorateBench(args) => args.run(),
+            Command::Autorate(args) => args.run(),
+            Command::AutorateBench(former) => Err(former.answer()),
         }
     }
 }

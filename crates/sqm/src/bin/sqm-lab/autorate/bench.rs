@@ -1,7 +1,8 @@
-//! `sqm-lab autorate-bench`: runs sqm's rate controller and others on modelled lines of varying capacity, in virtual
-//! time.
+//! `sqm-lab autorate bench`: runs sqm's rate controller and others on lines of varying capacity, modelled or recorded,
+//! in virtual time.
 
 mod figures;
+mod recorded;
 mod seeds;
 mod table;
 
@@ -22,19 +23,23 @@ use sqm_process::failure::Failure;
 use sqm_process::output;
 
 /// Compare sqm's controller, cake-autorate's arithmetic, an oracle that knows the line's rate one round trip late, and
-/// no shaper, on the same modelled lines in virtual time.
+/// no shaper, on the same lines in virtual time.
 ///
-/// A seed gives equal figures, byte for byte, on every machine. docs/results/autorate-bench.md explains the traces, the
-/// model and its limits.
+/// The lines are modelled ones (--trace), or recorded ones from files (--line). A seed gives equal figures, byte for
+/// byte, on every machine. docs/results/autorate-bench.md explains the traces, the model and its limits,
+/// docs/results/autorate-lines.md the figures of recorded lines.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  sqm-lab autorate-bench
-  sqm-lab autorate-bench --trace lte,collapse --seed 7
-  sqm-lab autorate-bench --trace lte --seed 1-20
-  sqm-lab autorate-bench --signals one-way --json")]
+  sqm-lab autorate bench
+  sqm-lab autorate bench --trace lte,collapse --seed 7
+  sqm-lab autorate bench --trace lte --seed 1-20
+  sqm-lab autorate bench --signals one-way --json
+  sqm-lab autorate bench --line train.csv home.csv --seed 1-5
+  sqm-lab autorate bench --line bus.down,bus.up --load 1/0:30,1/1:30 --contender sqm,oracle --pictures bus
+  sqm-lab autorate bench --line /var/log/sqm/rates.csv --buffer 200ms --path 20ms")]
 pub(super) struct Args {
     /// Only these traces (see --list) [default: all].
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', num_args = 1.., conflicts_with = "line")]
     trace: Vec<String>,
     /// The seed of the generated lines and of all noise; for a range such as 1-20, prints the mean and the worst seed.
     #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
@@ -46,8 +51,10 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     /// List the traces and end.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "line")]
     list: bool,
+    #[command(flatten)]
+    recorded: recorded::Args,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -75,8 +82,8 @@ impl Args {
                 let rows: Vec<Listed> = traces
                     .iter()
                     .map(|trace| Listed {
-                        trace: trace.name,
-                        about: trace.about,
+                        trace: &trace.name,
+                        about: &trace.about,
                     })
                     .collect();
                 json::print(&json::list(&rows))?;
@@ -92,6 +99,9 @@ impl Args {
         } else {
             &self.signals
         };
+        if self.recorded.is_asked_for() {
+            return self.recorded.run(signals, &self.seed, self.json);
+        }
         let (mut runs, mut sums) = (Vec::new(), Vec::new());
         for signals in signals {
             let begun = (runs.len(), sums.len());
@@ -129,7 +139,7 @@ impl Args {
                 tasks.extend(Contender::ALL.map(|contender| (seed, trace.clone(), contender)));
             }
         }
-        let bar = progress(tasks.len() as u64, signals);
+        let bar = progress(tasks.len() as u64, signals.name());
         let runs = in_parallel(&tasks, |(seed, trace, contender)| {
             let figures = autorate_bench::run(trace, *contender, signals.into(), *seed, &mut |_| {});
             bar.inc(1);
@@ -142,15 +152,14 @@ impl Args {
     fn traces(&self, seed: u64) -> Result<Vec<Trace>, Failure> {
         let all = Trace::all(seed);
         for name in &self.trace {
-            if !all.iter().any(|trace| trace.name == name) {
-                let meant = nearest(name, all.iter().map(|trace| trace.name));
+            if !all.iter().any(|trace| trace.name == *name) {
+                let meant = nearest(name, all.iter().map(|trace| trace.name.as_str()));
                 let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
                 let error = anyhow!("there is no trace '{name}'{meant} (--list prints all)");
                 return Err(Failure::Usage(error));
             }
         }
-        let wanted =
-            |trace: &Trace| self.trace.is_empty() || self.trace.iter().any(|name| name == trace.name);
+        let wanted = |trace: &Trace| self.trace.is_empty() || self.trace.contains(&trace.name);
         Ok(all.into_iter().filter(wanted).collect())
     }
 }
@@ -176,11 +185,11 @@ impl SignalsArg {
 }
 
 /// A progress bar on a terminal; hidden elsewhere.
-fn progress(runs: u64, signals: SignalsArg) -> ProgressBar {
+fn progress(runs: u64, message: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} runs, {eta} left");
     ProgressBar::new(runs)
         .with_style(style.expect("the template is a constant"))
-        .with_message(signals.name())
+        .with_message(message)
 }
 
 /// Runs all tasks on all processors and returns the outcomes in the order of the tasks. Tasks that have not started

@@ -51,7 +51,7 @@ impl Sum {
 #[derive(Serialize)]
 pub(super) struct Run {
     pub(super) seed: u64,
-    pub(super) trace: &'static str,
+    pub(super) trace: String,
     pub(super) varies: bool,
     length_s: f64,
     signals: &'static str,
@@ -91,7 +91,7 @@ impl Run {
         let steps = |steps: &[Recovery]| steps.iter().map(Step::new).collect();
         Self {
             seed,
-            trace: trace.name,
+            trace: trace.name.clone(),
             varies: trace.varies,
             length_s: millis(trace.length) / 1000.0,
             signals: signals.name(),
@@ -141,7 +141,7 @@ pub(super) fn slowest<'a>(steps: impl Iterator<Item = &'a Step>) -> String {
     slowest.map_or_else(|| "-".to_owned(), |slowest| format!("{:.2}", slowest / 1000.0))
 }
 
-fn millis(span: Nanos) -> f64 {
+pub(super) fn millis(span: Nanos) -> f64 {
     span.0 as f64 / 1e6
 }
 

@@ -1,6 +1,6 @@
 //! Figures over several seeds. A single run on a random line says little about a controller.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -23,6 +23,16 @@ impl Seeds {
 
     pub(super) fn are_many(&self) -> bool {
         self.0.start() < self.0.end()
+    }
+}
+
+impl fmt::Display for Seeds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = (self.0.start(), self.0.end());
+        match self.are_many() {
+            true => write!(f, "seeds {first} to {last}"),
+            false => write!(f, "seed {first}"),
+        }
     }
 }
 
@@ -72,23 +82,20 @@ impl Change {
 /// The table for one kind of signals. `runs` are ordered by seed, then trace, then controller; `sums` has one entry
 /// for each seed, over all varying lines together.
 pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Sum]) -> String {
-    let (first, last) = (seeds.0.start(), seeds.0.end());
-    let mut text = format!(
-        "signals: {}, seeds {first} to {last}, against cake-autorate\n",
-        signals.name()
-    );
+    let first = seeds.0.start();
+    let mut text = format!("signals: {}, {seeds}, against cake-autorate\n", signals.name());
     text += "trace        controller         >30 ms:  mean   worst (seed)    bytes:  mean   worst (seed)  false cuts  fall s\n";
     text += "                                                                                             most per h slowest\n";
     let traces: Vec<_> = runs.chunks(Contender::ALL.len()).collect();
     let names = traces
         .iter()
         .take_while(|trace| trace[0].seed == *first)
-        .map(|trace| trace[0].trace);
+        .map(|trace| &trace[0].trace);
     for name in names {
         let of_all_seeds: Vec<_> = traces
             .iter()
             .copied()
-            .filter(|trace| trace[0].trace == name)
+            .filter(|trace| trace[0].trace == *name)
             .collect();
         for index in 0..Contender::ALL.len() {
             text += &row(&of_all_seeds, index);
