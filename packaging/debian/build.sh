@@ -45,6 +45,8 @@ install -D -m 755 "$here/../ifupdown/sqm" "$root/usr/share/doc/sqm/examples/if-u
 install -D -m 644 "$here/../../LICENSE-MIT" "$root/usr/share/doc/sqm/copyright"
 gzip -9n <"$here/../../CHANGELOG.md" >"$root/usr/share/doc/sqm/changelog.gz"
 chmod 644 "$root/usr/share/doc/sqm/changelog.gz"
+cp -r "$here/../../docs/." "$root/usr/share/doc/sqm"
+chmod -R u=rwX,go=rX "$root/usr/share/doc/sqm"
 share=$root/usr/share
 mkdir -p "$share/man/man8" "$share/man/man5" "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
 "$program" manual "$share/man/man8"

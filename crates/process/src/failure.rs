@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::colour::Colour;
 use crate::{errln, output};
 
 /// A failed command. The number after each variant is the exit code.
@@ -27,7 +28,8 @@ impl Failure {
         if output::caused(error) {
             return ExitCode::SUCCESS;
         }
-        errln!("sqm: {}", without_numbers(&self.to_string()));
+        output::print_error_in(Colour::Red, format_args!("sqm:"));
+        errln!(" {}", without_numbers(&self.to_string()));
         ExitCode::from(match self {
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,

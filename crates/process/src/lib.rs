@@ -8,6 +8,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod child;
+pub mod colour;
 pub mod descriptors;
 pub mod failure;
 pub mod logging;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::colour::{self, Colour};
 use crate::printable::Printable;
 
 /// `print!`, to [`crate::output::stdout`].
@@ -106,6 +107,28 @@ pub fn print(text: fmt::Arguments<'_>) {
 /// Prints on standard error; [`err!`](crate::err) calls it.
 pub fn print_error(text: fmt::Arguments<'_>) {
     let _ = Printable(io::stderr()).write_fmt(text);
+}
+
+/// Prints on standard output in a colour, if that shows colours.
+pub fn print_in(colour: Colour, text: fmt::Arguments<'_>) {
+    coloured(Stdout, colour::shows(&io::stdout()).then_some(colour), text);
+}
+
+/// Prints on standard error in a colour, if that shows colours.
+pub fn print_error_in(colour: Colour, text: fmt::Arguments<'_>) {
+    coloured(io::stderr(), colour::shows(&io::stderr()).then_some(colour), text);
+}
+
+/// The control sequences of the colour would be escaped in the text, so they are written beside it.
+fn coloured(mut stream: impl Write, colour: Option<Colour>, text: fmt::Arguments<'_>) {
+    // `Stdout` stores the error; one of standard error cannot be reported.
+    if let Some(colour) = colour {
+        let _ = stream.write_all(colour.begin().as_bytes());
+    }
+    let _ = Printable(&mut stream).write_fmt(text);
+    if colour.is_some() {
+        let _ = stream.write_all(colour::END.as_bytes());
+    }
 }
 
 /// `true` if `error` is an error of standard output, or of another pipe for output that its reader has closed.

@@ -22,6 +22,8 @@ pub(crate) mod fleet;
 pub(crate) mod fleet_check;
 #[cfg(feature = "full")]
 mod full;
+#[cfg(feature = "router")]
+mod graded;
 mod groups;
 pub(crate) mod import;
 mod log_level;
@@ -68,6 +70,9 @@ use sqm_process::printable::printable;
   sqm test server.example        measure latency under load
   sudo sqm tune server.example   find the best rates
   sqm doctor                     find faults
+
+Documentation: the manual pages sqm(8) and sqm.conf(5), and the guide,
+/usr/share/doc/sqm/guide/README.md (docs/guide in the source)
 
 Exit codes: 0 done, 1 failed (the previous state is restored) or something was found, 2 wrong arguments or
 configuration, 3 needs root, 4 not supported on this machine")]

@@ -60,6 +60,31 @@ fn help_lists_the_commands_in_groups() {
     assert!(!help.contains("watchdog") && !help.contains("  bench "), "{help}");
 }
 
+/// A terminal, which `script` makes, shows the beginning of an error in red.
+#[test]
+fn errors_have_a_colour_on_a_terminal_only_and_none_with_no_color() {
+    let error = format!("{} plan --config /no/such/file", env!("CARGO_BIN_EXE_sqm"));
+    let on_terminal = |no_color: &str| {
+        let output = Command::new("script")
+            .args(["-qec", &error, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .env("NO_COLOR", no_color)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let coloured = on_terminal("");
+    assert!(
+        coloured.starts_with("\x1b[1;31msqm:\x1b[0m there is no "),
+        "{coloured:?}"
+    );
+    let plain = on_terminal("1");
+    assert!(plain.starts_with("sqm: there is no "), "{plain:?}");
+    let piped = sqm("plan --config /no/such/file");
+    assert!(piped.stderr.starts_with(b"sqm: there is no "), "{piped:?}");
+}
+
 /// All commands of a program as words, from its help: `["calc", "goodput"]`. The first has no words.
 fn commands(program: &str, above: &[String]) -> Vec<Vec<String>> {
     let help = help_of(program, above);

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 #[cfg(feature = "full")]
 use crate::cli::completion;
 use crate::cli::dscp::parse_dscp;
-use crate::cli::duration;
+use crate::cli::{duration, graded};
 use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use sqm_core::direction::Direction;
@@ -59,6 +59,13 @@ const SETTLE_SHARE: f64 = 0.4;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm test server.example                          three phases: 40 s, figures on the terminal
+  sqm test server.example --save before.flent.gz   a file that Flent and sqm compare open
+  sqm test --rpm rpm.example                       responsiveness by HTTP, without `sqm serve`
+  sqm test --url https://example.net/1GB.bin       any large file
+
+Exit codes: 0 done, 1 the test failed or ended early, 2 wrong arguments. 'sqm test --help' says more.")]
+#[command(after_long_help = "Examples:
+  sqm test server.example                          three phases: 40 s, figures on the terminal
   sqm test server.example --duration 60            20 s of each phase
   sqm test server.example --test rrul_be           Flent's test: both directions at once for a minute
   sqm test server.example --test rrul              marked flows, one per Wi-Fi class
@@ -78,120 +85,144 @@ pub(crate) struct Args {
     /// Name or address of a machine that runs `sqm serve`; several for rtt_fair
     #[arg(conflicts_with_all = ["url", "upload_url"])]
     host: Vec<String>,
-    /// Test twice: while the daemon pauses the shaping of this interface, and then with the shaping. Prints both grades side by
-    /// side, or with --json both tests and the comparison; files get -without and -with in their names. Ctrl-C leaves the
-    /// interface shaped
-    #[arg(long, value_name = "INTERFACE", conflicts_with = "list")]
+    /// Test twice: while the daemon pauses the shaping of this interface, and with it
+    ///
+    /// Prints both grades side by side, or with --json both tests and the comparison. Files get -without and -with in their
+    /// names. Ctrl-C leaves the interface shaped
+    #[arg(
+        help_heading = "Other ways to test",
+        long,
+        value_name = "INTERFACE",
+        conflicts_with = "list"
+    )]
     #[cfg_attr(feature = "full", arg(add = completion::interfaces()))]
     without_and_with: Option<String>,
     /// With --without-and-with: the folder with the daemon's socket
-    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = sqm_kernel::state::DIRECTORY)]
+    #[arg(help_heading = "Other ways to test", long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = sqm_kernel::state::DIRECTORY)]
     state_dir: PathBuf,
     /// The test to run, by Flent's name, in place of the three phases
-    #[arg(long, value_name = "NAME", hide_possible_values = true,
+    #[arg(help_heading = "Other ways to test", long, value_name = "NAME", hide_possible_values = true,
           value_parser = Suggested { names: test_names, parse: suggested::any })]
     test: Option<String>,
     /// List the tests
-    #[arg(long)]
+    #[arg(help_heading = "Other ways to test", long)]
     list: bool,
     /// TCP and UDP port of the server [default: 35353; 443 with --rpm]
-    #[arg(long)]
+    #[arg(help_heading = "Server", long)]
     port: Option<u16>,
-    /// Measure responsiveness by HTTP (draft-ietf-ippm-responsiveness) against any server of that protocol; needs no
-    /// `sqm serve`, but works with it: --rpm --insecure --port 35353
-    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion", "png"])]
+    /// Measure responsiveness by HTTP, against any server of draft-ietf-ippm-responsiveness
+    ///
+    /// It needs no `sqm serve`, but works with it: --rpm --insecure --port 35353
+    #[arg(help_heading = "Other ways to test", long, conflicts_with_all = ["test", "dscp", "mss", "ecn", "svg", "congestion", "png"])]
     rpm: bool,
-    /// Measure goodput at eight packet sizes, each direction by itself, and compute the line's gross rate and
-    /// per-packet overhead; --down 0 or --up 0 leaves a direction out, --duration applies to each size
-    #[arg(long, conflicts_with_all = ["test", "dscp", "mss", "svg", "png", "rpm", "save", "idle", "after", "settle"])]
+    /// Measure the line's gross rate and its overhead of each packet
+    ///
+    /// It measures goodput at eight packet sizes, each direction by itself. --down 0 or --up 0 leaves a direction out, and
+    /// --duration applies to each size
+    #[arg(help_heading = "Other ways to test", long, conflicts_with_all = ["test", "dscp", "mss", "svg", "png", "rpm", "save", "idle", "after", "settle"])]
     sweep: bool,
-    /// Load the line by fetching this large file again and again, instead of asking `sqm serve`
-    #[arg(long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
+    /// Load the line by fetching this large file again and again
+    #[arg(help_heading = "Other ways to test", long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
     url: Option<String>,
     /// Load the line by sending to this URL, which takes a POST of 25 MB; alone or with --url
-    #[arg(long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
+    #[arg(help_heading = "Other ways to test", long, value_name = "URL", conflicts_with_all = ["test", "rpm", "sweep", "secret", "dscp", "mss", "port"])]
     upload_url: Option<String>,
-    /// With --url: the host that answers probes, by ICMP, TCP or DNS, as HOST or HOST:PORT [default: the URL's host]
-    #[arg(long, value_name = "HOST")]
+    /// With --url: the host that answers probes [default: the URL's host]
+    ///
+    /// As HOST or HOST:PORT; it answers by ICMP, TCP or DNS
+    #[arg(help_heading = "Other ways to test", long, value_name = "HOST")]
     reflector: Option<String>,
     /// With --sweep: compare the result with this configuration [default: /etc/config/sqm, if there is one]
-    #[arg(long, value_name = "FILE", requires = "sweep")]
+    #[arg(
+        help_heading = "Other ways to test",
+        long,
+        value_name = "FILE",
+        requires = "sweep"
+    )]
     config: Option<PathBuf>,
     /// With --rpm or --url: do not verify the server's certificate
-    #[arg(long)]
+    #[arg(help_heading = "Other ways to test", long)]
     insecure: bool,
     /// File whose first line is the server's secret
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Server", long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// Downloads at once
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Load", long, value_name = "N")]
     down: Option<u32>,
     /// Uploads at once
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Load", long, value_name = "N")]
     up: Option<u32>,
-    /// Load both directions at once for the whole time, as Flent's tests do, in place of the three phases
-    #[arg(long, conflicts_with_all = ["rpm", "sweep"])]
+    /// Load both directions at once for the whole time, as Flent's tests do
+    #[arg(help_heading = "Load", long, conflicts_with_all = ["rpm", "sweep"])]
     together: bool,
-    /// Length of the load, all phases together [default: 30s; 60s with --test, as in Flent; with --rpm at most 20s in each
-    /// direction]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
+    /// Length of the load, all phases together [default: 30s]
+    ///
+    /// With --test the default is 60s, as in Flent, and with --rpm at most 20s in each direction
+    #[arg(help_heading = "Load", long, value_name = "TIME", value_parser = duration::parse_ms)]
     duration: Option<u64>,
     /// Length of the idle phase before the load
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_ms)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", default_value = "5s", value_parser = duration::parse_ms)]
     idle: u64,
     /// Length of the idle phase after the load [default: as before it]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", value_parser = duration::parse_ms)]
     after: Option<u64>,
-    /// How much of the beginning of each phase the figures leave out; they leave out its last second, too [default: 4s, or
-    /// two fifths of a phase shorter than 10s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_ms)]
+    /// How much of the beginning of each phase the figures leave out [default: 4s]
+    ///
+    /// In a phase shorter than 10s the default is two fifths of it. The last second of each phase is left out, too
+    #[arg(help_heading = "Load", long, value_name = "TIME", value_parser = duration::parse_ms)]
     settle: Option<u64>,
-    /// Congestion control of all senders at both ends; 'system' keeps each system's default [default: cubic, or with a
-    /// warning the system's default where only root may choose cubic]
-    #[arg(long, value_name = "NAME", value_hint = clap::ValueHint::Other)]
+    /// Congestion control of all senders at both ends [default: cubic]
+    ///
+    /// 'system' keeps each system's default. Where only root may choose cubic, the test takes that default and warns
+    #[arg(help_heading = "Load", long, value_name = "NAME", value_hint = clap::ValueHint::Other)]
     congestion: Option<String>,
-    /// DSCPs of the flows, in turn, as numbers or names (ef, cs1, af41), in place of the test's own
-    #[arg(long, value_name = "DSCPS", value_delimiter = ',', value_parser = parse_dscp)]
+    /// DSCPs of the flows, in turn: numbers or names (ef, cs1, af41)
+    #[arg(help_heading = "Load", long, value_name = "DSCPS", value_delimiter = ',', value_parser = parse_dscp)]
     dscp: Vec<u8>,
-    /// Largest TCP segment both ways, in bytes: smaller packets without touching the router
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    /// Largest TCP segment both ways, for smaller packets without touching the router
+    #[arg(help_heading = "Load", long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     mss: Option<u32>,
-    /// Check whether the flows use ECN as you say. The system decides whether they do (net.ipv4.tcp_ecn)
-    #[arg(long, value_enum)]
+    /// Check whether the flows use ECN as you say
+    ///
+    /// The system decides whether they do (net.ipv4.tcp_ecn)
+    #[arg(help_heading = "Load", long, value_enum)]
     ecn: Option<OnOff>,
     /// Time between two UDP probes of a series
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration::parse_ms)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", default_value = "100ms", value_parser = duration::parse_ms)]
     probe_interval: u64,
-    /// Print the result with all samples as JSON, in place of the table, or write it to this file. Without a file, give
-    /// it after the host
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// Print the result as JSON, or write it to this file
+    ///
+    /// It has all samples. Without a file, give --json after the host
+    #[arg(help_heading = "Output", long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     /// Save the result as Flent does if the name ends in .flent.gz, otherwise as --json does
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Draw download, upload and latency over time into this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw the picture as PNG, in twice the size for sharp print
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
     png: Option<PathBuf>,
     /// Name of the test, for the result and the picture
-    #[arg(long, value_name = "TEXT")]
+    #[arg(help_heading = "Output", long, value_name = "TEXT")]
     title: Option<String>,
     /// IPv4 only
-    #[arg(short = '4', conflicts_with = "v6")]
+    #[arg(help_heading = "Server", short = '4', conflicts_with = "v6")]
     v4: bool,
     /// IPv6 only
-    #[arg(short = '6')]
+    #[arg(help_heading = "Server", short = '6')]
     v6: bool,
     /// Print neither progress nor the table
-    #[arg(long, short)]
+    #[arg(help_heading = "Output", long, short)]
     quiet: bool,
     /// Print the rule of the grade and the letters of other speed tests as well
-    #[arg(long, short, conflicts_with_all = ["quiet", "rpm", "sweep"])]
+    #[arg(help_heading = "Output", long, short, conflicts_with_all = ["quiet", "rpm", "sweep"])]
     verbose: bool,
-    /// Print progress as lines of JSON on standard error, five a second, for programs
-    #[arg(long, value_enum, value_name = "FORM")]
+    /// Print progress as lines of JSON on standard error, for programs
+    ///
+    /// There are five a second
+    #[arg(help_heading = "Output", long, value_enum, value_name = "FORM")]
     progress: Option<display::Form>,
 }
 
@@ -431,7 +462,7 @@ impl Args {
         if self.prints_json() {
             outln!("{}", result.to_json());
         } else if !self.quiet {
-            out!("{}", table::figures(result, self.verbose));
+            graded::print(&table::figures(result, self.verbose));
         }
         Ok(())
     }

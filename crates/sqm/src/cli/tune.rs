@@ -32,6 +32,12 @@ const HTTPS: u16 = 443;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   sqm tune server.example                    find the best rates; the previous shaping is restored
+  sqm tune server.example --write            write the rates to /etc/config/sqm and keep them in force
+  sqm tune --rpm rpm.example                 any server of the IETF's responsiveness test (networkQuality)
+
+Exit codes: 0 rates were found, 1 none were found, 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a feature. 'sqm tune --help' says more.")]
+#[command(after_long_help = "Examples:
+  sqm tune server.example                    find the best rates; the previous shaping is restored
   sqm tune server.example --write            write the rates to /etc/config/sqm and keep them in force; the old file is kept
   sqm tune server.example --target 10ms      accept 10 ms of added latency
   sqm tune server.example wan0 --json
@@ -43,66 +49,76 @@ const HTTPS: u16 = 443;
 
 Exit codes: 0 rates were found, 1 no rates were found (the previous shaping is restored), 2 wrong configuration or arguments, 3 needs root, 4 the kernel lacks a feature")]
 pub(crate) struct Args {
-    /// Name or address of a machine that runs `sqm serve`, or with --rpm of any server of that protocol; or the URL of
-    /// such a server's configuration; or the URL of a file so large that the line needs 15 s or more for it
+    /// Name or address of a machine that runs `sqm serve`, or a URL
+    ///
+    /// With --rpm it is any server of that protocol. A URL is that of such a server's configuration, or of a file so large that
+    /// the line needs 15 s or more for it
     #[arg(value_name = "SERVER")]
     host: Option<String>,
     /// The interface to tune, if the configuration has several
     #[arg(add = completion::interfaces())]
     interface: Option<String>,
     /// SERVER as an option, so that INTERFACE can be given alone
-    #[arg(long, value_name = "SERVER")]
+    #[arg(help_heading = "Server", long, value_name = "SERVER")]
     server: Option<String>,
-    /// SERVER speaks the protocol of draft-ietf-ippm-responsiveness over HTTPS; `sqm serve` does, with
-    /// --insecure --port 35353
-    #[arg(long)]
+    /// SERVER speaks the protocol of draft-ietf-ippm-responsiveness over HTTPS
+    ///
+    /// `sqm serve` does, with --insecure --port 35353
+    #[arg(help_heading = "Server", long)]
     rpm: bool,
-    /// With the URL of a file: a URL that takes a POST of 25 MB. Without it the upload keeps its configured rate
-    #[arg(long, value_name = "URL")]
+    /// With the URL of a file: a URL that takes a POST of 25 MB
+    ///
+    /// Without it the upload keeps its configured rate
+    #[arg(help_heading = "Server", long, value_name = "URL")]
     upload_url: Option<String>,
-    /// With --rpm or a URL: the host that answers probes, by ICMP, TCP or DNS, as HOST or HOST:PORT [default: the URL's
-    /// host]
-    #[arg(long, value_name = "HOST")]
+    /// With --rpm or a URL: the host that answers probes [default: the URL's host]
+    ///
+    /// As HOST or HOST:PORT; it answers by ICMP, TCP or DNS
+    #[arg(help_heading = "Server", long, value_name = "HOST")]
     reflector: Option<String>,
     /// With --rpm or a URL: do not verify the server's certificate
-    #[arg(long)]
+    #[arg(help_heading = "Server", long)]
     insecure: bool,
     /// The configuration, in the format of OpenWrt's sqm
-    #[arg(long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
+    #[arg(help_heading = "Search", long, value_name = "FILE", default_value = "/etc/config/sqm", value_parser = uci_override::parse, value_hint = ValueHint::FilePath)]
     config: PathBuf,
-    /// Latency that load may add, 95th percentile; a bare number is milliseconds. On slow lines the target is at least
-    /// the time that two full packets each way and the acknowledgements between them take
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_target)]
+    /// Latency that load may add, 95th percentile; a bare number is milliseconds
+    ///
+    /// On slow lines the target is at least the time that two full packets each way and the acknowledgements between them take
+    #[arg(help_heading = "Search", long, value_name = "TIME", default_value = "5ms", value_parser = parse_target)]
     target: f64,
-    /// Write the rates to the configuration and leave the new shaping in force; the old file is kept as
-    /// FILE.before-tune
-    #[arg(long)]
+    /// Write the rates to the configuration and leave the new shaping in force
+    ///
+    /// The old file is kept as FILE.before-tune
+    #[arg(help_heading = "Search", long)]
     write: bool,
     /// Draw the latency before and after into this file, as SVG
-    #[arg(long, alias = "plot", value_name = "FILE")]
+    #[arg(help_heading = "Output", long, alias = "plot", value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Keep the measurements before and after in this folder, as files for `sqm compare` and as pictures, and the report
-    /// with every step as tune.json
-    #[arg(long, value_name = "DIR")]
+    /// Keep the measurements before and after in this folder
+    ///
+    /// As files for `sqm compare` and as pictures, and the report with every step as tune.json
+    #[arg(help_heading = "Output", long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Do not measure how the line frames packets, which takes five seconds
-    #[arg(long)]
+    #[arg(help_heading = "Search", long)]
     quick: bool,
-    /// Count the measured overhead of a packet in place of the configured one, if they differ: in the search, and with
-    /// --write in the configuration
-    #[arg(long, conflicts_with = "quick")]
+    /// Count the measured overhead of a packet in place of the configured one
+    ///
+    /// If they differ: in the search, and with --write in the configuration
+    #[arg(help_heading = "Search", long, conflicts_with = "quick")]
     set_overhead: bool,
     /// Port of the server [default: 35353; 443 with --rpm]
-    #[arg(long)]
+    #[arg(help_heading = "Server", long)]
     port: Option<u16>,
     /// File whose first line is the server's secret
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Server", long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// Print the result as JSON
-    #[arg(long)]
+    #[arg(help_heading = "Output", long)]
     json: bool,
     /// Folder for the state that `sqm stop` restores
-    #[arg(long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
+    #[arg(help_heading = "Search", long, value_name = "DIR", env = "SQM_STATE_DIR", default_value = state::DIRECTORY)]
     state_dir: PathBuf,
     /// Former options, whose error names what to use instead
     #[arg(long, hide = true)]

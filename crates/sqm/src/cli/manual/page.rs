@@ -24,7 +24,8 @@ pub(super) fn page(command: &Command, related: &[String]) -> String {
     arguments(&mut page, command);
     commands(&mut page, command);
     let after = command
-        .get_after_help()
+        .get_after_long_help()
+        .or_else(|| command.get_after_help())
         .map(ToString::to_string)
         .unwrap_or_default();
     let after = After::of(&after);

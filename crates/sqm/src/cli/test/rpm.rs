@@ -11,6 +11,7 @@ use sqm_measure::rpm::client::{self, Report, Server};
 use sqm_measure::rpm::{Confidence, Responsiveness};
 
 use super::{Args, display};
+use crate::cli::graded;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
 
@@ -29,7 +30,7 @@ impl Args {
         if self.prints_json() {
             outln!("{}", serde_json::to_string(&report)?);
         } else if !self.quiet {
-            out!("{}", figures(&report));
+            graded::print(&figures(&report));
         }
         Ok(ExitCode::SUCCESS)
     }
