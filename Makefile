@@ -51,6 +51,7 @@ other-suites:
 nightly: lab-kernel flent deny
 	lab/deps.sh shells
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	packaging/openwrt/check-32-bit.sh "" router
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture
 	SQM_NIGHTLY=1 cargo test -p sqm-configuration -p sqm-sim -- --nocapture
@@ -146,7 +147,8 @@ test-mips:
 	cargo build -p sqm --bin sqm
 	packaging/openwrt/test-mips.sh $${CARGO_TARGET_DIR:-target}/debug/sqm $${CARGO_TARGET_DIR:-target}/openwrt
 
-# Every crate of the router's program compiles for 32 bits without 64-bit atomics.
+# Every crate of the router's program compiles for 32 bits without 64-bit atomics. `make nightly` checks the one without features, too, which has
+# the same crates.
 check-32-bit:
 	packaging/openwrt/check-32-bit.sh
 
