@@ -54,9 +54,10 @@ fn a_packet_delivery_file_is_the_line_of_the_csv_file_with_its_rates() {
         // One opportunity of 1500 bytes in 40 ms is 300 kbit/s.
         csv += &format!("{seconds:.2},{},{}\n", download * 300, upload * 300);
     }
-    // The upload's file goes on for longer than the download's, and with a period that is cut off.
-    let upload = opportunities(&[&upload[..], &[4, 4]].concat()) + "2085\n";
-    let from_mahimahi = mahimahi(&opportunities(&download), &upload).expect("a recording");
+    // The download's file ends within a period, and the upload's file goes on for longer.
+    let download = opportunities(&download) + "2003\n";
+    let upload = opportunities(&[&upload[..], &[4, 4]].concat());
+    let from_mahimahi = mahimahi(&download, &upload).expect("a recording");
     assert_eq!(from_mahimahi, Recorded::from_csv(&csv).expect("a recording"));
 }
 
