@@ -68,6 +68,7 @@ pub mod cake_autorate;
 pub mod capacity_by_hour;
 mod controller;
 mod delay;
+pub mod lean;
 mod observation;
 mod signal;
 mod throughput;

@@ -1,0 +1,215 @@
+//! A lean controller: one law, one estimate of the capacity and one of its variability for each direction. A contender of the bench.
+//!
+//! ```text
+//! queue above the target:  cruise follows the capacity down
+//!                          rate = min(cruise, capacity * (1 - (queue delay - target) / 150 ms))
+//! no queue, loaded:        cruise grows: slowly at the reference capacity, faster the further away
+//!                          rate = cruise
+//! ```
+//!
+//! The capacity is what passes while there is a queue. The reference is the mean of the capacities that the last queues showed, and
+//! the variability is by how much they differ. On a line that varies, cruise follows a dip more slowly, because most dips are
+//! short, and grows faster.
+//!
+//! A delay that does not change although the rate was cut far is not this direction's: it is the path's, or the other direction's.
+//! [`attribution`] decides between the directions where only round trips are known.
+
+mod attribution;
+mod params;
+mod rate;
+
+use sqm_core::direction::{Direction, PerDirection};
+use sqm_core::units::{Instant, Nanos, Rate};
+
+use crate::delay::DelayEstimator;
+use crate::throughput::Throughput;
+use crate::{Bounds, Choice, Controller, Decision, Probes, Sample, Signal};
+
+use attribution::Evidence;
+pub use params::Params;
+use rate::{Action, Delay, Observation, RateController};
+
+/// The lean controller of a line.
+#[derive(Clone, Debug)]
+pub struct Lean {
+    params: Params,
+    now: Instant,
+    delays: DelayEstimator,
+    throughput: PerDirection<Throughput>,
+    controllers: PerDirection<RateController>,
+    /// A cut of the upload had no effect: the present queue is the download's.
+    upload_is_acquitted: bool,
+}
+
+/// Longer steps count as this much time, seconds.
+const STEP_MAX: f64 = 1.0;
+/// A direction is suspect for this long after its load ended…
+const SUSPECT_AFTER_LOAD: Nanos = Nanos::from_millis(1000);
+/// …and its own delay counts for this long.
+const BUSY_AFTER_LOAD: Nanos = Nanos::from_millis(600);
+/// A queue below this is gone. Choices.
+const GONE: Nanos = Nanos::from_millis(5);
+/// The intervals of probes are those of `Autorate`.
+const PROBE_URGENT: Nanos = Nanos::from_millis(25);
+const PROBE_LOADED: Nanos = Nanos::from_millis(50);
+const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
+const SUSPECTED: Nanos = Nanos::from_millis(10);
+const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
+/// Load, thousandths, and queue delay, milliseconds, from which on probes are as frequent as under load.
+const PROBED_LOAD: u64 = 375;
+const PROBED_QUEUE: f64 = 5.0;
+
+impl Lean {
+    /// A controller that starts at `now`.
+    pub fn new(now: Instant, bounds: PerDirection<Bounds>, params: Params) -> Self {
+        Self {
+            params,
+            now,
+            delays: DelayEstimator::default(),
+            throughput: PerDirection::from_fn(|_| Throughput::new(now)),
+            controllers: PerDirection::from_fn(|direction| {
+                RateController::new(now, direction, bounds[direction])
+            }),
+            upload_is_acquitted: false,
+        }
+    }
+
+    fn add(&mut self, sample: &Sample) {
+        match sample.signal {
+            Signal::Traffic {
+                direction,
+                bytes,
+                span,
+            } => {
+                let rate = Rate::from_bits_per_sec(self.controllers[direction].rate as u64);
+                self.throughput[direction].add(self.now, bytes, span, rate);
+            }
+            Signal::Hour(_) => {}
+            signal => self.delays.add(self.now, sample.at, signal),
+        }
+    }
+
+    /// The share of a round trip's queue delay that each direction answers for, and whether that is ambiguous.
+    fn shares(&self) -> (PerDirection<f64>, bool) {
+        let evidence = PerDirection::from_fn(|direction| {
+            let throughput = &self.throughput[direction];
+            let load = throughput.load_ratio().max(throughput.latest_load_ratio());
+            Evidence {
+                is_busy: load as f64 >= self.params.busy * 1000.0
+                    || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD),
+                rate_by_reference: self.controllers[direction].rate_by_reference(),
+            }
+        });
+        let both = evidence.download.is_busy && evidence.upload.is_busy;
+        if both && self.upload_is_acquitted {
+            let shares = PerDirection {
+                download: 1.0,
+                upload: 0.0,
+            };
+            return (shares, both);
+        }
+        let download = &self.throughput.download;
+        let deficit = 1.0 - bits(download.latest_rate()) / (download.allowed as f64).max(1.0);
+        (attribution::shares(&self.params, evidence, deficit), both)
+    }
+
+    fn observation(&self, direction: Direction, share: f64, are_both_busy: bool) -> Observation {
+        let now = self.now;
+        let throughput = &self.throughput[direction];
+        let estimate = self.delays.estimate(direction, now, share > 0.0);
+        let is_known = self.delays.knows(direction, now);
+        let delay = estimate.map(|estimate| {
+            let share = if is_known && !estimate.is_overdue {
+                1.0
+            } else {
+                share
+            };
+            Delay {
+                lower: millis(estimate.queue_delay) * share,
+                upper: millis(estimate.upper_median),
+                is_overdue: estimate.is_overdue,
+            }
+        });
+        let load = throughput.load_ratio() as f64 / 1000.0;
+        Observation {
+            delay,
+            passes: bits(throughput.mean_rate()),
+            load,
+            is_loaded: throughput.is_loaded(now),
+            is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
+            has_traffic: throughput.has_any_traffic(),
+            is_ambiguous: are_both_busy && !is_known,
+            base_rtt: self.delays.base_rtt(),
+        }
+    }
+
+    fn decide(&mut self, direction: Direction, elapsed: f64, seen: &Observation) -> Choice {
+        let params = self.params;
+        let controller = &mut self.controllers[direction];
+        let action = controller.step(self.now, elapsed, &params, seen);
+        let choice = Choice {
+            rate: Rate::from_bits_per_sec(controller.rate as u64),
+            reason: controller.reason,
+        };
+        match action {
+            Action::None => {}
+            Action::Rebase => self.delays.rebase(direction),
+            Action::Acquit => self.upload_is_acquitted = true,
+        }
+        choice
+    }
+
+    fn probes(&self) -> Probes {
+        let any = |test: &dyn Fn(Direction) -> bool| Direction::BOTH.into_iter().any(test);
+        let is_loaded = |direction: Direction| {
+            self.throughput[direction].load_ratio() >= PROBED_LOAD
+                || self.controllers[direction].queue() > PROBED_QUEUE
+        };
+        let is_active =
+            |direction: Direction| self.now.since(self.throughput[direction].active_at) < IDLE_AFTER;
+        if any(&is_loaded) {
+            let is_urgent = self.delays.newest(self.now) > SUSPECTED;
+            Probes::Every(if is_urgent { PROBE_URGENT } else { PROBE_LOADED })
+        } else if any(&is_active) {
+            Probes::Every(PROBE_ACTIVE)
+        } else {
+            Probes::Off
+        }
+    }
+}
+
+impl Controller for Lean {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        let before = self.now;
+        self.now = self.now.max(now);
+        let elapsed = (self.now.since(before).0 as f64 / 1e9).min(STEP_MAX);
+        let idle = Direction::BOTH.map(|direction| self.throughput[direction].is_idle(self.now));
+        self.delays.set_idle(idle);
+        for sample in samples {
+            self.add(sample);
+        }
+        for direction in Direction::BOTH {
+            self.throughput[direction].on_time(self.now);
+        }
+        let (shares, both) = self.shares();
+        self.upload_is_acquitted &= both && self.delays.queue_if_ours(Direction::Download, self.now) >= GONE;
+        let download = self.observation(Direction::Download, shares.download, both);
+        let download = self.decide(Direction::Download, elapsed, &download);
+        let upload = self.observation(Direction::Upload, shares.upload, both);
+        Decision {
+            rates: PerDirection {
+                download,
+                upload: self.decide(Direction::Upload, elapsed, &upload),
+            },
+            probes: self.probes(),
+        }
+    }
+}
+
+fn bits(rate: Rate) -> f64 {
+    rate.bits_per_sec() as f64
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}

@@ -1,0 +1,90 @@
+//! The parameters of the lean controller. Each was chosen on the bench of `sqm-sim`, on recorded and modelled lines together.
+
+/// All parameters. Times are in seconds unless a name says otherwise, ratios are of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// Queue delay to aim at, milliseconds above noise. A little more than the target of CoDel (RFC 8289 section 4.3).
+    pub target_ms: f64,
+    /// A queue above the target is to drain within this time, milliseconds.
+    pub drain_ms: f64,
+    /// The lowest rate by the capacity during a cut, download. Its queue drains as its senders slow down, and a queue in our own
+    /// shaper would delay that.
+    pub least_download: f64,
+    /// The lowest rate by the capacity during a cut, upload.
+    pub least_upload: f64,
+    /// Time constant with which the cruise rate follows the capacity while there is a queue, on a line that does not vary…
+    pub follow: f64,
+    /// …and by how much longer it is for each unit of variability: a short dip must not lower the cruise rate of a line that dips
+    /// again and again.
+    pub follow_by_variability: f64,
+    /// Growth at the reference capacity, per second…
+    pub growth: f64,
+    /// …and by how much faster it is for each unit of variability…
+    pub growth_by_variability: f64,
+    /// …and for each unit of distance from the reference capacity, below it or beyond it, as in CUBIC (RFC 9438 section 4.1).
+    pub growth_by_distance: f64,
+    /// The fastest growth, per second.
+    pub growth_max: f64,
+    /// Weight of a new capacity in the reference capacity.
+    pub reference_weight: f64,
+    /// Weight of a new change of the capacity in the variability.
+    pub variability_weight: f64,
+    /// Noise of a delay estimate by the distance between the two medians of the samples.
+    pub noise: f64,
+    /// A direction with this load can have a queue. The ratio is that of traffic to rate.
+    pub busy: f64,
+    /// A direction with this load can have a long queue.
+    pub active: f64,
+    /// A queue above this is long, milliseconds: half of what cake-autorate counts as delayed.
+    pub long_queue_ms: f64,
+    /// A delay that changes by at most this has not changed, milliseconds, and a tenth of the delay…
+    pub flat_ms: f64,
+    /// …and one that has not changed for this long, milliseconds, and a round trip…
+    pub flat_for_ms: f64,
+    /// …although the rate was cut to this share of the capacity before, does not come from this direction's queue.
+    pub flat_at: f64,
+    /// Arrivals that are short of what is allowed by more than this show a queue in the download…
+    pub deficit: f64,
+    /// …and those that are short by this much more prove it.
+    pub deficit_span: f64,
+    /// A direction that sends less than this share of its reference capacity has hardly caused a queue…
+    pub below_reference: f64,
+    /// …and one that sends this much more may have caused it.
+    pub below_reference_span: f64,
+    /// The suspicion that always remains.
+    pub suspicion_min: f64,
+    /// Suspicion of a download that is not short, by that of an upload.
+    pub download_suspicion: f64,
+}
+
+impl Default for Params {
+    fn default() -> Self {
+        Self {
+            target_ms: 6.0,
+            drain_ms: 150.0,
+            least_download: 0.7,
+            least_upload: 0.3,
+            follow: 0.15,
+            follow_by_variability: 1.0,
+            growth: 0.07,
+            growth_by_variability: 0.15,
+            growth_by_distance: 1.0,
+            growth_max: 1.0,
+            reference_weight: 0.5,
+            variability_weight: 0.25,
+            noise: 1.2,
+            busy: 0.4,
+            active: 0.05,
+            long_queue_ms: 15.0,
+            flat_ms: 3.0,
+            flat_for_ms: 400.0,
+            flat_at: 0.75,
+            deficit: 0.02,
+            deficit_span: 0.1,
+            below_reference: 0.8,
+            below_reference_span: 0.2,
+            suspicion_min: 0.05,
+            download_suspicion: 0.45,
+        }
+    }
+}
