@@ -30,6 +30,21 @@ pub struct Figures {
     pub probes_per_second: f64,
 }
 
+/// The least amount of data in the utility, megabytes: a direction that carries nothing does not count endlessly. A choice.
+const LEAST_MBYTES: f64 = 0.001;
+/// The weight of the share of time with a queue above 30 ms: all of it is worth a factor of e² in bytes. A choice.
+const DELAY_WEIGHT: f64 = 2.0;
+
+impl Figures {
+    /// The value of a run in one number: `ln(download MB) + ln(upload MB) − 2 · share of time above 30 ms`. A tenth more bytes of
+    /// one direction is worth a twentieth of the time.
+    pub fn utility(&self) -> f64 {
+        let worth = |bytes: Bytes| (bytes.0 as f64 / 1e6).max(LEAST_MBYTES).ln();
+        worth(self.delivered.download) + worth(self.delivered.upload)
+            - DELAY_WEIGHT * self.above_30_ms_percent / 100.0
+    }
+}
+
 /// How fast a controller followed a step of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovery {

@@ -559,3 +559,23 @@ fn the_usable_capacity_counts_while_a_direction_is_loaded() {
     let all = changing.lines.download.carries(START, changing.end());
     assert!(possible.download > Bytes(0) && possible.download < all);
 }
+
+#[test]
+fn the_utility_weighs_bytes_of_both_directions_against_time_with_a_queue() {
+    let of = |download: u64, upload: u64, above_30_ms_percent: f64| {
+        let run = figures(&trace("collapse"), Contender::Unshaped, Signals::Echo);
+        let delivered = PerDirection {
+            download: Bytes(download),
+            upload: Bytes(upload),
+        };
+        Figures {
+            above_30_ms_percent,
+            delivered,
+            ..run
+        }
+        .utility()
+    };
+    assert!(of(1_000_000, 1_000_000, 0.0).abs() < 1e-12);
+    assert!((of(10_000_000, 2_000_000, 25.0) - (20f64.ln() - 0.5)).abs() < 1e-12);
+    assert!(of(0, 1_000_000, 0.0).is_finite());
+}

@@ -3,6 +3,7 @@ use sqm_autorate::trace::Entry;
 
 use super::*;
 use crate::autorate_bench::{Contender, Load, Signals, run};
+use crate::reflector::seeded;
 
 fn mbit(mbits: u64) -> Rate {
     Rate::from_kbits_per_sec(mbits * 1000)
@@ -213,6 +214,41 @@ fn a_recording_may_begin_and_end_with_an_outage() {
             "{}",
             contender.name()
         );
+    }
+}
+
+/// A line that fades at every moment, as radio does, around a mean that wanders.
+fn fading_line(seed: u64) -> String {
+    let mut random = seeded(seed);
+    let mut between = |low: u64, high: u64| low + (random.next_u64() >> 16) % (high - low + 1);
+    let (mut download, mut upload) = (12_000, 3000);
+    let mut text = String::new();
+    for period in 0..2000 {
+        if period % 25 == 0 {
+            download = (download * between(75, 133) / 100).clamp(3000, 40_000);
+            upload = (upload * between(75, 133) / 100).clamp(800, 10_000);
+        }
+        let time = f64::from(period) * 0.04;
+        let fading = [between(20, 180), between(20, 180)];
+        text += &format!(
+            "{time:.2},{},{}\n",
+            download * fading[0] / 100,
+            upload * fading[1] / 100
+        );
+    }
+    text
+}
+
+#[test]
+fn the_lean_controller_serves_a_fading_line_better_than_cake_autorate() {
+    for (seed, signals) in [(1, Signals::Echo), (2, Signals::OneWay), (3, Signals::Tcp)] {
+        let recorded = Recorded::from_csv(&fading_line(seed)).expect("a recording");
+        let trace = recorded.trace("fading", &Conditions::default());
+        let [lean, theirs] = [Contender::Lean, Contender::CakeAutorate]
+            .map(|contender| run(&trace, contender, signals, seed, &mut |_| {}));
+        let beside = format!("{signals:?}: {lean:?} {theirs:?}");
+        assert!(lean.above_30_ms_percent < theirs.above_30_ms_percent, "{beside}");
+        assert!(lean.utility() > theirs.utility(), "{beside}");
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Figures {
     pub(super) delay_p95_ms: f64,
     pub(super) delivered_down_mbytes: f64,
     pub(super) delivered_up_mbytes: f64,
-    /// See [`utility`].
+    /// See [`autorate_bench::Figures::utility`].
     pub(super) utility: f64,
     pub(super) false_cuts_per_hour: f64,
 }
@@ -77,18 +77,6 @@ pub(super) struct Against {
     pub(super) worst: Pair,
 }
 
-/// The least amount of data in the utility, megabytes: a direction that carries nothing does not count endlessly. A choice.
-const LEAST_MBYTES: f64 = 0.001;
-/// The weight of the share of time with a queue above 30 ms: all of it is worth a factor of e² in bytes. A choice.
-const DELAY_WEIGHT: f64 = 2.0;
-
-/// The value of a run in one number: `ln(download MB) + ln(upload MB) − 2 · share of time above 30 ms`. A tenth more bytes of one
-/// direction is worth a twentieth of the time.
-fn utility(down_mbytes: f64, up_mbytes: f64, above_30_ms_percent: f64) -> f64 {
-    let worth = |mbytes: f64| mbytes.max(LEAST_MBYTES).ln();
-    worth(down_mbytes) + worth(up_mbytes) - DELAY_WEIGHT * above_30_ms_percent / 100.0
-}
-
 impl Run {
     pub(super) fn new(task: &Task<'_>, figures: &autorate_bench::Figures) -> Self {
         let mbytes = figures.delivered.map(|bytes| bytes.0 as f64 / 1e6);
@@ -104,7 +92,7 @@ impl Run {
                 delay_p95_ms: millis(figures.delay_p95),
                 delivered_down_mbytes: mbytes.download,
                 delivered_up_mbytes: mbytes.upload,
-                utility: utility(mbytes.download, mbytes.upload, figures.above_30_ms_percent),
+                utility: figures.utility(),
                 false_cuts_per_hour: figures.false_cuts_per_hour,
             },
         }
@@ -221,14 +209,6 @@ mod tests {
                 false_cuts_per_hour: 0.0,
             },
         }
-    }
-
-    #[test]
-    fn the_utility_weighs_bytes_of_both_directions_against_time_with_a_queue() {
-        assert!(utility(1.0, 1.0, 0.0).abs() < 1e-12);
-        assert!((utility(std::f64::consts::E, 1.0, 50.0)).abs() < 1e-12);
-        assert!((utility(10.0, 2.0, 25.0) - (20f64.ln() - 0.5)).abs() < 1e-12);
-        assert!(utility(0.0, 1.0, 0.0).is_finite());
     }
 
     #[test]
