@@ -205,7 +205,14 @@ fn an_interrupted_test_is_saved_and_marked() {
         !figures.contains("no data arrived") && !figures.contains("probes came back"),
         "{figures}"
     );
+    // The load began with the download.
+    let upload = figures.lines().find(|line| line.starts_with("upload")).unwrap();
+    assert_eq!(
+        upload.split_whitespace().collect::<Vec<_>>(),
+        ["upload", "-", "not", "tested"]
+    );
     let result: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert_eq!(result["summary"]["upload_mbit"], Value::Null);
     assert!(
         result["meta"]["partial"]
             .as_str()

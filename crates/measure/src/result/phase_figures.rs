@@ -59,7 +59,7 @@ impl PhaseFigures {
             let flows = flows.iter().filter(|flow| flow.direction == direction);
             let rates: Vec<f64> = flows.map(|flow| flow.mbit_between(from_ms, to_ms)).collect();
             let is_loaded = phase.loaded.contains(&direction);
-            total(&rates).filter(|_| is_loaded).map(round)
+            total(&rates).filter(|_| is_loaded && from_ms < to_ms).map(round)
         };
         let inside = |probe: &&Probe| probe.t_ms >= from_ms && probe.t_ms < to_ms;
         let series: Vec<Vec<&Probe>> = main

@@ -113,7 +113,8 @@ impl Summary {
             Latency::of(&within(&main, &idle_window)),
             Latency::of(&within(&main, &loaded_window)),
         );
-        let (down, up) = (rates(flows, Direction::Download), rates(flows, Direction::Upload));
+        let rates = |direction| rates(flows, direction, phases, settle_ms);
+        let (down, up) = (rates(Direction::Download), rates(Direction::Upload));
         let direction = |direction, rates: &[f64]| {
             let mbit = total(rates)?;
             Some(DirectionFigures::new(direction, mbit, &main, phases, settle_ms))
@@ -251,7 +252,12 @@ fn within<'a>(series: &[&'a ProbeSeries], windows: &[(f64, f64)]) -> Vec<&'a Pro
         .collect()
 }
 
-fn rates(flows: &[Flow], direction: Direction) -> Vec<f64> {
+/// The rate of each flow of a direction. Empty if the test ended before the direction was loaded for long enough.
+fn rates(flows: &[Flow], direction: Direction, phases: &[Phase], settle_ms: u64) -> Vec<f64> {
+    let mut windows = rate_windows(direction, phases, settle_ms).into_iter();
+    if windows.all(|(from, to)| from >= to) {
+        return Vec::new();
+    }
     flows
         .iter()
         .filter(|flow| flow.direction == direction)
