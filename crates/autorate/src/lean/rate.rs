@@ -314,7 +314,7 @@ mod tests {
         RateController::new(Instant(0), direction, bounds)
     }
 
-    /// What is seen of a loaded direction alone, with this queue delay and traffic.
+    /// An observation of a loaded direction alone, with this queue delay and traffic.
     fn seen(queue: f64, passes: f64, rate: f64) -> Observation {
         Observation {
             delay: Some(Delay {
