@@ -26,7 +26,8 @@ test: export CARGO_INCREMENTAL = 0
 test: lab-kernel flent nats web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
-	$(MAKE) --keep-going --jobs=4 lab-suites page-suites other-suites check-32-bit page-lab-suites
+	$(MAKE) --keep-going --jobs=4 lab-suites page-suites other-suites check-32-bit
+	$(MAKE) page-lab-suites
 
 lab-suites:
 	cargo test -p sqm --test lab
@@ -37,7 +38,7 @@ browser:
 page-suites: browser
 	npm --prefix web test
 
-# In real time, because of the browser; most of it is waiting for the line.
+# In real time, because of the browser, so nothing else runs beside it; most of it is waiting for the line.
 page-lab-suites: browser
 	npm --prefix web run test:lab
 

@@ -75,18 +75,31 @@ impl Daemon {
         (code, serde_json::from_str(body).unwrap())
     }
 
-    /// Adds a line to the configuration through the API. False if another process has written first.
+    /// Adds a line to the configuration through the API, again if the other writer held the lock for too long. False if another
+    /// process has written first.
     fn add(&self, line: &str) -> bool {
+        loop {
+            if let Some(is_added) = self.try_to_add(line) {
+                return is_added;
+            }
+        }
+    }
+
+    /// `None` if another process holds the lock.
+    fn try_to_add(&self, line: &str) -> Option<bool> {
         let (code, known) = self.ask("GET", "/configuration", "");
         assert_eq!(code, 200, "{known}");
         let text = format!("{}{line}\n", known["text"].as_str().unwrap());
         let body = json!({"text": text, "revision": known["revision"], "confirm_seconds": 0});
         let (code, answer) = self.ask("PUT", "/configuration", &body.to_string());
+        if answer.to_string().contains("another program holds this lock") {
+            return None;
+        }
         assert!(
             code == 200 || code == 409 && answer["revision"].is_string(),
             "{code}: {answer}"
         );
-        code == 200
+        Some(code == 200)
     }
 }
 
@@ -97,6 +110,7 @@ impl Drop for Daemon {
     }
 }
 
+/// Imports a section for the device, again if the other writer held the lock for too long.
 fn import(daemon: &Daemon, device: &str) -> Output {
     let file = daemon.folder.path().join(format!("{device}.iface.conf"));
     fs::write(&file, "UPLINK=1000\nDOWNLINK=2000\nSCRIPT=piece_of_cake.qos\n").unwrap();
@@ -107,7 +121,13 @@ fn import(daemon: &Daemon, device: &str) -> Output {
         .arg("--write")
         .arg("--config")
         .arg(daemon.config());
-    command.output().unwrap()
+    loop {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !said.contains("another program holds this lock") {
+            return output;
+        }
+    }
 }
 
 /// Writes the file without regard to other writers.
