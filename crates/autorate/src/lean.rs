@@ -97,7 +97,7 @@ impl Lean {
             Evidence {
                 is_busy: load as f64 >= self.params.busy * 1000.0
                     || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD),
-                rate_by_reference: self.controllers[direction].rate_by_reference(),
+                rate_by_highest: self.controllers[direction].rate_by_highest(),
             }
         });
         let both = evidence.download.is_busy && evidence.upload.is_busy;
@@ -110,7 +110,10 @@ impl Lean {
         }
         let download = &self.throughput.download;
         let deficit = 1.0 - bits(download.latest_rate()) / (download.allowed as f64).max(1.0);
-        (attribution::shares(&self.params, evidence, deficit), both)
+        let queue = self.delays.queue_if_ours(Direction::Download, self.now);
+        let queue_by_rtt = millis(queue) / millis(self.delays.base_rtt()).max(1.0);
+        let shares = attribution::shares(&self.params, evidence, deficit, queue_by_rtt);
+        (shares, both)
     }
 
     fn observation(&self, direction: Direction, share: f64, are_both_busy: bool) -> Observation {

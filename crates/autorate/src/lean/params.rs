@@ -47,14 +47,20 @@ pub struct Params {
     pub deficit: f64,
     /// …and those that are short by this much more prove it.
     pub deficit_span: f64,
-    /// A direction that sends less than this share of its reference capacity has hardly caused a queue…
-    pub below_reference: f64,
-    /// …and one that sends this much more may have caused it.
-    pub below_reference_span: f64,
-    /// The suspicion that always remains.
-    pub suspicion_min: f64,
+    /// A queue of this many times less than what senders sent in excess of the capacity would still prove it.
+    pub excess_factor: f64,
     /// Suspicion of a download that is not short, by that of an upload.
     pub download_suspicion: f64,
+    /// By how much a download that is certainly short acquits the upload.
+    pub acquittal: f64,
+    /// A direction whose rate is below this share of its highest recent traffic has hardly caused a queue…
+    pub below_highest: f64,
+    /// …and one whose rate is this much more may have caused it.
+    pub below_highest_span: f64,
+    /// Time constant with which the highest recent traffic is forgotten.
+    pub highest_time: f64,
+    /// The suspicion that always remains.
+    pub suspicion_min: f64,
 }
 
 impl Default for Params {
@@ -76,15 +82,18 @@ impl Default for Params {
             busy: 0.4,
             active: 0.05,
             long_queue_ms: 15.0,
-            flat_ms: 3.0,
+            flat_ms: 5.0,
             flat_for_ms: 400.0,
             flat_at: 0.75,
             deficit: 0.02,
             deficit_span: 0.1,
-            below_reference: 0.8,
-            below_reference_span: 0.2,
-            suspicion_min: 0.05,
+            excess_factor: 2.0,
             download_suspicion: 0.45,
+            acquittal: 0.6,
+            below_highest: 0.5,
+            below_highest_span: 0.4,
+            highest_time: 40.0,
+            suspicion_min: 0.05,
         }
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct RateController {
     /// Moving average of the relative change from the reference to the next capacity.
     variability: f64,
     event: Option<QueueEvent>,
+    /// The highest recent traffic, bits per second, which is forgotten slowly.
+    highest: f64,
     /// Moving average of the distance between the medians of the delay samples, milliseconds.
     spread: f64,
     /// The latest queue delays with their times, milliseconds, oldest first.
@@ -121,6 +123,7 @@ impl RateController {
             reference: None,
             variability: VARIABILITY_START,
             event: None,
+            highest: 0.0,
             spread: 0.0,
             queues: [(Instant(0), 0.0); QUEUES],
             known_at: now,
@@ -128,9 +131,9 @@ impl RateController {
         }
     }
 
-    /// The rate by the reference capacity.
-    pub(super) fn rate_by_reference(&self) -> f64 {
-        self.rate / self.reference.unwrap_or(self.cruise).max(1.0)
+    /// The rate by the highest recent traffic.
+    pub(super) fn rate_by_highest(&self) -> f64 {
+        self.rate / self.highest.max(1.0)
     }
 
     /// The newest queue delay, milliseconds.
@@ -140,6 +143,11 @@ impl RateController {
 
     /// Decides on the rate. `elapsed` is the time since the last step, seconds.
     pub(super) fn step(&mut self, now: Instant, elapsed: f64, params: &Params, seen: &Observation) -> Action {
+        if seen.is_busy {
+            self.highest = seen
+                .passes
+                .max(self.highest * (1.0 - elapsed / params.highest_time));
+        }
         let action = match seen.delay {
             None => {
                 self.step_blind(now, elapsed, seen);
