@@ -83,7 +83,7 @@ export function usePolled<T>(question: () => Promise<T>, may: (session: Session)
         };
     }, [refresh]);
 
-    // Who logs in need not wait for the next turn.
+    // A user who has logged in does not wait for the next turn.
     const role = session?.role;
     useEffect(() => void (role && refresh()), [role, refresh]);
     return { session, setSession, answer, silentSince, error, refresh };

@@ -32,13 +32,13 @@ pub struct Autorate {
 pub(crate) const PROBE_LOADED: Nanos = Nanos::from_millis(50);
 /// Between two probes while a queue drains or is suspected: three of the four samples within 0.1 s. A choice: a queue grows by what
 /// is not known for that time.
-const PROBE_URGENT: Nanos = Nanos::from_millis(25);
+pub(crate) const PROBE_URGENT: Nanos = Nanos::from_millis(25);
 /// A queue is suspected if the newest sample alone shows more than this. A choice.
-const SUSPECTED: Nanos = Nanos::from_millis(10);
+pub(crate) const SUSPECTED: Nanos = Nanos::from_millis(10);
 /// Between two probes while there is some traffic, to keep baselines current. A choice.
-const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
+pub(crate) const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
 /// Without traffic for this long, probing stops. A choice.
-const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
+pub(crate) const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
 /// After this long without load, the usual rate of the hour replaces the last rate. A choice.
 const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
 /// Delay samples older than this are ignored. 500 ms as in cake-autorate.

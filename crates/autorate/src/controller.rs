@@ -26,7 +26,7 @@ use crate::{Bounds, Choice, Reason, SECOND, scale};
 use baseline_shift::BaselineShift;
 use cut::Cut;
 use delay_history::{DelayHistory, Point};
-use limits::Limits;
+pub(crate) use limits::Limits;
 use slow_start_guard::SlowStartGuard;
 
 /// A request to the caller after a step.

@@ -21,8 +21,9 @@ mod rate;
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
+use crate::autorate::{IDLE_AFTER, PROBE_ACTIVE, PROBE_LOADED, PROBE_URGENT, SUSPECTED};
 use crate::delay::DelayEstimator;
-use crate::throughput::Throughput;
+use crate::throughput::{LOADED_RATIO, Throughput};
 use crate::{Bounds, Choice, Controller, Decision, Probes, Sample, Signal};
 
 use attribution::Evidence;
@@ -49,14 +50,7 @@ const SUSPECT_AFTER_LOAD: Nanos = Nanos::from_millis(1000);
 const BUSY_AFTER_LOAD: Nanos = Nanos::from_millis(600);
 /// A queue below this is gone. Choices.
 const GONE: Nanos = Nanos::from_millis(5);
-/// The intervals of probes are those of `Autorate`.
-const PROBE_URGENT: Nanos = Nanos::from_millis(25);
-const PROBE_LOADED: Nanos = Nanos::from_millis(50);
-const PROBE_ACTIVE: Nanos = Nanos::from_millis(250);
-const SUSPECTED: Nanos = Nanos::from_millis(10);
-const IDLE_AFTER: Nanos = Nanos::from_millis(5000);
-/// Load, thousandths, and queue delay, milliseconds, from which on probes are as frequent as under load.
-const PROBED_LOAD: u64 = 375;
+/// With a queue above this, milliseconds, probes are as frequent as under load. A choice.
 const PROBED_QUEUE: f64 = 5.0;
 
 impl Lean {
@@ -165,7 +159,7 @@ impl Lean {
     fn probes(&self) -> Probes {
         let any = |test: &dyn Fn(Direction) -> bool| Direction::BOTH.into_iter().any(test);
         let is_loaded = |direction: Direction| {
-            self.throughput[direction].load_ratio() >= PROBED_LOAD
+            self.throughput[direction].load_ratio() >= LOADED_RATIO / 2
                 || self.controllers[direction].queue() > PROBED_QUEUE
         };
         let is_active =

@@ -2,7 +2,7 @@
 //!
 //! [`Controller::step`] is a pure function of its state and its arguments. The caller has the clock, sends the probes,
 //! counts the bytes and sets the rates. [`Autorate`] is sqm's controller; [`cake_autorate`] reproduces that of
-//! cake-autorate for comparison.
+//! cake-autorate for comparison, and [`lean`] is a simpler controller. The last two run in the bench only.
 //!
 //! # How `Autorate` decides
 //!

@@ -3,6 +3,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::cake_autorate::CakeAutorate;
+use super::lean::{Lean, Params};
 use super::*;
 use crate::autorate::PROBE_LOADED;
 use sqm_core::direction::{Direction, PerDirection};
@@ -906,7 +907,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Vec<(u64, Signal)>)>> {
 }
 
 proptest! {
-    /// Whatever the samples, the controller does not panic, and rates are within the bounds if these do not contradict each other.
+    /// Whatever the samples, no controller panics, and rates are within the bounds if these do not contradict each other.
     #[test]
     fn any_sequence_of_samples_leads_to_rates_within_the_bounds(
         download in any_bounds(),
@@ -915,6 +916,7 @@ proptest! {
     ) {
         let both = PerDirection { download, upload };
         let mut ours = Autorate::new(START, both, PerDirection::default());
+        let mut lean = Lean::new(START, both, Params::default());
         let mut theirs = CakeAutorate::new(START, both);
         let mut now = START;
         for (step, samples) in steps {
@@ -924,12 +926,13 @@ proptest! {
                 .map(|(age, signal)| Sample { at: Instant(now.0.saturating_sub(age)), signal })
                 .collect();
             theirs.step(now, &samples);
-            let decision = ours.step(now, &samples);
-            for direction in Direction::BOTH {
-                let rate = decision.rates[direction].rate;
-                let Bounds { min, max, .. } = both[direction];
-                prop_assert!(max.is_none_or(|max| rate <= max), "{rate} above {max:?}");
-                prop_assert!(min.is_none_or(|min| rate >= min.min(max.unwrap_or(min)) || rate >= Rate::from_bits_per_sec(1 << 50)));
+            for decision in [ours.step(now, &samples), lean.step(now, &samples)] {
+                for direction in Direction::BOTH {
+                    let rate = decision.rates[direction].rate;
+                    let Bounds { min, max, .. } = both[direction];
+                    prop_assert!(max.is_none_or(|max| rate <= max), "{rate} above {max:?}");
+                    prop_assert!(min.is_none_or(|min| rate >= min.min(max.unwrap_or(min)) || rate >= Rate::from_bits_per_sec(1 << 50)));
+                }
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Front {
     pub(super) page: Page,
 }
 
-/// Whose page is served.
+/// The page that the server has.
 pub(super) enum Page {
     Router(Arc<AppState>),
     Hub(Hub),

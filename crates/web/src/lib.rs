@@ -85,7 +85,7 @@ pub struct Options {
     pub tls: bool,
 }
 
-/// Whose page is served.
+/// The page that the server has.
 pub enum Server {
     /// A router's: `sqm web`.
     Router(Router),

@@ -14,7 +14,7 @@ export function History({ place, name, fleet }: { place: 'routers' | 'roll-outs'
     const { answer, error, again } = useAnswer(() => (isRouter ? fleetApi.router(name) : fleetApi.rollOut(name)));
     const router = isRouter ? fleet.routers.find((known) => known.router === name) : undefined;
     const rollOut = isRouter ? undefined : fleet.roll_outs.find((known) => known.name === name);
-    // What the list says has changed, so there is a newer entry.
+    // The row in the list has changed, so there is a newer entry.
     const now = JSON.stringify([router?.state, router?.reason, router?.wanted, rollOut?.text]);
     useEffect(() => void again(), [now, again]);
     return (

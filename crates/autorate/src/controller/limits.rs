@@ -6,10 +6,10 @@ use crate::Bounds;
 
 /// Bounds in bits per second: `min <= base <= max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) min: u64,
-    pub(super) base: u64,
-    pub(super) max: u64,
+pub(crate) struct Limits {
+    pub(crate) min: u64,
+    pub(crate) base: u64,
+    pub(crate) max: u64,
 }
 
 /// Less is not a link, and the arithmetic needs a rate above zero.
@@ -23,7 +23,7 @@ const LARGEST: u64 = 1 << 50;
 
 impl Limits {
     /// Bounds in order, whatever the user gives. Where the given bounds contradict each other, `max` wins.
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         let [min, base, max] = [bounds.min, bounds.base, bounds.max].map(|rate| rate.map(Rate::bits_per_sec));
         let highest = max.unwrap_or_else(|| DEFAULT_MAX.max(base.unwrap_or(0)).max(min.unwrap_or(0)));
         let highest = highest.min(LARGEST);

@@ -1,9 +1,10 @@
 //! The rate of one direction in the lean controller.
 
 use sqm_core::direction::Direction;
-use sqm_core::units::{Instant, Nanos, Rate};
+use sqm_core::units::{Instant, Nanos};
 
 use super::params::Params;
+use crate::controller::Limits;
 use crate::{Bounds, Reason};
 
 /// Input of the controller of one direction at each step.
@@ -96,8 +97,8 @@ const QUEUES: usize = 8;
 const BETWEEN_QUEUES: Nanos = Nanos::from_millis(25);
 /// With less history the growth of the queue is not known, milliseconds.
 const HISTORY_MIN: f64 = 40.0;
-/// The capacity is estimated between half of what is sent and five times it.
-const CAPACITY_BOUNDS: [f64; 2] = [0.2, 2.0];
+/// A queue that drains shows at most this many times what an upload sends as capacity. A choice.
+const CAPACITY_MAX: f64 = 2.0;
 /// Time constant of the capacity of a queue event, seconds.
 const CAPACITY_TIME: f64 = 0.2;
 /// Time constant of the spread, seconds, and its limit, milliseconds: a larger one is that of a queue that grows.
@@ -111,13 +112,13 @@ const VARIABILITY_START: f64 = 0.1;
 
 impl RateController {
     pub(super) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
-        let of = |rate: Option<Rate>, default: f64| rate.map_or(default, super::bits);
-        let base = of(bounds.base, 10e6);
+        let limits = Limits::new(bounds);
+        let base = limits.base as f64;
         Self {
             direction,
-            min: of(bounds.min, super::bits(Bounds::DEFAULT_MIN)),
+            min: limits.min as f64,
             base,
-            max: of(bounds.max, super::bits(Bounds::DEFAULT_MAX)),
+            max: limits.max as f64,
             cruise: base,
             rate: base,
             reference: None,
@@ -210,8 +211,7 @@ impl RateController {
         if self.direction == Direction::Download || !is_known {
             return passes;
         }
-        let [least, most] = CAPACITY_BOUNDS;
-        passes * (span / (span + queue - before).max(span * least)).min(most)
+        passes * (span / (span + queue - before).max(span / CAPACITY_MAX))
     }
 
     fn remember(&mut self, now: Instant, queue: f64) {
@@ -306,6 +306,8 @@ impl RateController {
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
+
+    use sqm_core::units::Rate;
 
     use super::*;
 

@@ -344,9 +344,11 @@ async fn observing<T>(
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            answer = &mut request => return answer,
-            _ = poll.tick(), if observer.is_busy() => observer.poll(monotonic()),
+            // A second that has ended is observed before the answer is returned.
+            biased;
             _ = second.tick() => seconds.extend(observer.seconds(monotonic(), records)),
+            _ = poll.tick(), if observer.is_busy() => observer.poll(monotonic()),
+            answer = &mut request => return answer,
         }
     }
 }

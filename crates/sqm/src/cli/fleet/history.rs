@@ -19,7 +19,7 @@ pub(super) struct Entry {
     /// When, by the server's clock.
     pub(super) at: String,
     pub(super) kind: Kind,
-    /// Who has written it. The server lets nobody else write these keys.
+    /// The writer: the server lets nobody else write these keys.
     by: Writer,
     /// The key that has signed it, if that is the fleet's.
     key: Option<String>,
@@ -70,7 +70,7 @@ pub(super) async fn of_router(store: &Nats, key: &PublicKey, name: &Name) -> Res
 pub(super) async fn of_roll_out(store: &Nats, name: &Name) -> Result<Vec<Entry>, Failure> {
     let entries = read(store, &Key::RollOut(name.clone())).await?;
     let mut entries: Vec<Entry> = entries.into_iter().map(state_of_roll_out).collect();
-    // Only its details were written anew.
+    // Two states with one text differ in details that the text leaves out.
     entries.dedup_by(|later, earlier| later.text == earlier.text);
     Ok(entries)
 }

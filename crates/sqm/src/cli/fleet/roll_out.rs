@@ -356,10 +356,10 @@ pub(super) fn describe(roll_out: &RollOut, seen: Option<&BTreeMap<Name, Seen>>, 
         } => format!("step {} of {steps}: waits for its time", step + 1),
         Progress::Running { step, .. } => {
             let routers = roll_out.routers_of(*step).len();
-            let counted = seen.map_or_else(String::new, |seen| {
+            let standings = seen.map_or_else(String::new, |seen| {
                 format!(": {}", counted(&roll_out.standings(seen, now)))
             });
-            format!("step {} of {steps}: {routers} routers{counted}", step + 1)
+            format!("step {} of {steps}: {routers} routers{standings}", step + 1)
         }
         Progress::Halted { step, reason, .. } => format!("halted in step {} of {steps}: {reason}", step + 1),
         Progress::Done => format!("done: all {} routers have their document", roll_out.routers.len()),
