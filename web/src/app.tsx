@@ -6,7 +6,6 @@ import { Dashboard } from './dashboard/dashboard';
 import { Frame } from './frame';
 import { t, useLanguage } from './i18n';
 import { PLACES, type Route, useRoute } from './route';
-import { Settings } from './settings/settings';
 import { StoreContext, useAnswer, useServer } from './store';
 import { Failed } from './ui/attempt';
 import { Notice } from './ui/parts';
@@ -57,7 +56,7 @@ function Where({ route }: { route: Route }) {
         case 'setup':
             return <Later key="setup" path={[]} load={async () => (await import('./setup/wizard')).Wizard} />;
         case 'settings':
-            return <Settings path={route.rest} />;
+            return <Later key="settings" path={route.rest} load={async () => (await import('./settings/settings')).Settings} />;
         case 'test':
             return <Later key="test" path={route.rest} load={async () => (await import('./measure/test-page')).TestPage} />;
         case 'tune':
