@@ -8,6 +8,7 @@ mod changes;
 mod exchange;
 mod memory_file;
 mod observer;
+mod quiet_test;
 
 use std::path::PathBuf;
 use std::sync::Arc;

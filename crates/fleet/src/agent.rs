@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | before or during the trial | the daemon has rolled the change back; the document is tried again, three times in all |
 //! | after the verdict *keep*, before the confirmation | as above |
+//! | during a test at a quiet hour | as above |
 //! | after the confirmation | the configuration file holds the document's text: it counts as kept |
 
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,12 @@ use serde::{Deserialize, Serialize};
 use crate::desired::{Admission, Desired, Receiver};
 use crate::judgement::{Load, Measured, Second, Verdict, Window, judge};
 use crate::name::Name;
+use crate::quiet_test::QuietTest;
 use crate::report::{Judged, Outcome, Refused};
 use crate::signed::PublicKey;
+use quiet::Quiet;
+
+mod quiet;
 
 /// How often a document is tried that something interrupts. A choice: a restart is not the document's fault, but a document that ends
 /// the daemon must not do so for ever.
@@ -81,6 +86,8 @@ pub enum Action {
     Confirm,
     /// Roll the change back, and call [`Agent::carried_out`].
     Revert,
+    /// Test the line, observe it meanwhile, and call [`Agent::tested`]. The test is ended early if [`Agent::is_testing`] becomes false.
+    Test(QuietTest),
     /// Publish a report.
     Report,
 }
@@ -107,6 +114,17 @@ pub enum Ended {
     RolledBack,
 }
 
+/// How a test has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestEnd {
+    /// It loaded the line for its whole time.
+    Done,
+    /// It has transferred as much as it may.
+    TooMuch,
+    /// It was not possible, for this reason.
+    Failed(String),
+}
+
 /// The agent of a router.
 #[derive(Debug)]
 pub struct Agent {
@@ -116,6 +134,12 @@ pub struct Agent {
     before: Window,
     /// The seconds under load of the trial.
     after: Window,
+    /// The test of a trial that its users gave too little load.
+    quiet: Quiet,
+    /// The seconds under load of the test that runs.
+    test: Window,
+    /// When a line was in use last.
+    used_unix_s: u64,
     /// When a waiting document or a trial that was held up is looked at again.
     due: Option<u64>,
 }
@@ -133,6 +157,9 @@ impl Agent {
             memory,
             before: Window::default(),
             after: Window::default(),
+            quiet: Quiet::None,
+            test: Window::default(),
+            used_unix_s: 0,
             due: is_unsettled.then_some(0),
         }
     }
@@ -175,11 +202,10 @@ impl Agent {
         };
         match desired.admit(&self.receiver(now)) {
             Err(refusal) => self.refuse(Some(desired.revision), refusal.to_string(), now),
-            Ok(_) if self.is_observing() => {
-                // The newer document is looked at when the present one is settled.
-                Vec::new()
-            }
+            // The newer document is looked at when the present one is settled.
+            Ok(_) if self.is_observing() => self.do_not_wait_for_test(),
             Ok(admission) => {
+                self.quiet = Quiet::None;
                 self.memory.document = Some(document);
                 self.memory.revision = desired.revision;
                 self.memory.trial = None;
@@ -249,14 +275,10 @@ impl Agent {
             since_unix_s: None,
             judged: None,
         });
-        self.memory.outcome = Some(Outcome::Observed);
-        vec![
-            Action::Remember,
-            Action::Apply {
-                configuration: desired.configuration.clone(),
-                confirm_s: u64::from(desired.judgement.longest_s) + CONFIRM_MARGIN_S,
-            },
-        ]
+        self.memory.outcome = Some(Outcome::Observed {
+            quiet_test_unix_s: None,
+        });
+        vec![Action::Remember, apply(desired)]
     }
 
     /// Looks at a document that waits, or at a trial that was held up or interrupted.
@@ -268,6 +290,9 @@ impl Agent {
         let Some(desired) = self.document() else {
             return Vec::new();
         };
+        if self.quiet != Quiet::None {
+            return self.look_at_test(&desired, now);
+        }
         // It was admitted before, with a lower revision remembered.
         let receiver = Receiver {
             revision: desired.revision.saturating_sub(1),
@@ -297,7 +322,16 @@ impl Agent {
             Applied::Yes => {
                 trial.since_unix_s = Some(now);
                 self.after = Window::default();
-                vec![Action::Remember, Action::Report]
+                // A test has judged it before.
+                let is_judged = trial.judged.is_some();
+                vec![
+                    Action::Remember,
+                    if is_judged {
+                        Action::Confirm
+                    } else {
+                        Action::Report
+                    },
+                ]
             }
             Applied::Already => {
                 let judged = trial.judged.take().unwrap_or_else(|| Judged {
@@ -321,6 +355,13 @@ impl Agent {
 
     /// Takes what the router saw on a line in the last second.
     pub fn observe(&mut self, second: &Second, load: Load, now: u64) -> Vec<Action> {
+        if !load.is_idle(second.throughput) {
+            self.used_unix_s = now;
+        }
+        if self.is_testing() {
+            self.test.add(second, load);
+            return Vec::new();
+        }
         if !self.is_observing() {
             self.before.add(second, load);
             return Vec::new();
@@ -329,25 +370,42 @@ impl Agent {
         let Some(desired) = self.document() else {
             return Vec::new();
         };
-        let after = self.after.measured();
-        let Some(trial) = self.memory.trial.as_mut().filter(|trial| trial.judged.is_none()) else {
-            return Vec::new();
-        };
-        let observed_s = now.saturating_sub(trial.since_unix_s.unwrap_or(now));
-        let verdict = judge(
+        match self.verdict(&desired, now) {
+            Some((Verdict::Unjudged, _)) if desired.judgement.quiet_test.is_some() => {
+                self.wait_for_test(&desired, now)
+            }
+            Some((verdict, reason)) => self.conclude(verdict, reason),
+            None => Vec::new(),
+        }
+    }
+
+    /// The verdict on the trial by the round trips of the users, once there is one that is not carried out yet.
+    fn verdict(&self, desired: &Desired, now: u64) -> Option<(Verdict, String)> {
+        let trial = self
+            .memory
+            .trial
+            .as_ref()
+            .filter(|trial| trial.judged.is_none())?;
+        let observed_s = now.saturating_sub(trial.since_unix_s?);
+        judge(
             &desired.judgement,
             trial.before.as_ref(),
-            after.as_ref(),
+            self.after.measured().as_ref(),
             observed_s,
-        );
-        let Some((verdict, reason)) = verdict else {
+        )
+    }
+
+    /// Carries a verdict out.
+    fn conclude(&mut self, verdict: Verdict, reason: String) -> Vec<Action> {
+        self.quiet = Quiet::None;
+        let Some(trial) = &mut self.memory.trial else {
             return Vec::new();
         };
         trial.judged = Some(Judged {
             verdict,
             reason,
             before: trial.before,
-            after,
+            after: self.after.measured(),
         });
         let action = match verdict {
             Verdict::Worse => Action::Revert,
@@ -358,6 +416,9 @@ impl Agent {
 
     /// The outcome of [`Action::Confirm`] or [`Action::Revert`], or of what somebody else did to the change meanwhile.
     pub fn carried_out(&mut self, ended: Ended) -> Vec<Action> {
+        if ended == Ended::RolledBack && self.test_what_was_before() {
+            return vec![Action::Remember];
+        }
         let Some(trial) = &mut self.memory.trial else {
             return Vec::new();
         };
@@ -395,8 +456,19 @@ impl Agent {
     fn settle(&mut self, outcome: Outcome) -> Vec<Action> {
         self.memory.trial = None;
         self.memory.outcome = Some(outcome);
+        self.quiet = Quiet::None;
         self.due = None;
         vec![Action::Remember, Action::Report]
+    }
+}
+
+/// Applies the configuration of a document, with the time that its judgement may take.
+fn apply(desired: &Desired) -> Action {
+    let rules = &desired.judgement;
+    let test_s = rules.quiet_test.as_ref().map_or(0, QuietTest::longest_s);
+    Action::Apply {
+        configuration: desired.configuration.clone(),
+        confirm_s: u64::from(rules.longest_s) + test_s + CONFIRM_MARGIN_S,
     }
 }
 

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Nanos, Rate};
 
+use crate::quiet_test::QuietTest;
+
 /// The rules of a judgement, which the operator may set in each document.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
     /// Seconds under load that a configuration is observed for before it is kept.
@@ -23,6 +25,9 @@ pub struct Rules {
     pub tolerance_ms: f64,
     /// … and by more than this factor.
     pub factor: f64,
+    /// A test for a configuration that would end as unjudged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_test: Option<QuietTest>,
 }
 
 impl Default for Rules {
@@ -35,6 +40,7 @@ impl Default for Rules {
             longest_s: 3600,
             tolerance_ms: 15.0,
             factor: 1.5,
+            quiet_test: None,
         }
     }
 }
@@ -61,6 +67,13 @@ impl Rules {
                 is_wrong("tolerance_ms", "0 to 10000")
             }
             Self { factor, .. } if !(1.0..=100.0).contains(factor) => is_wrong("factor", "1 to 100"),
+            Self {
+                quiet_test: Some(test),
+                minimum_s,
+                ..
+            } => test
+                .check(*minimum_s)
+                .map_err(|error| format!("judgement.quiet_test.{error}")),
             _ => Ok(()),
         }
     }
@@ -92,12 +105,22 @@ impl Load {
         }))
     }
 
+    /// True if no direction carries more than [`IDLE_SHARE`] of the throughput from which it counts as loaded.
+    pub(crate) fn is_idle(&self, throughput: PerDirection<Rate>) -> bool {
+        Direction::BOTH.into_iter().all(|direction| {
+            throughput[direction].bits_per_sec() <= self.0[direction].bits_per_sec() / IDLE_SHARE
+        })
+    }
+
     fn is_reached(&self, throughput: PerDirection<Rate>) -> bool {
         Direction::BOTH
             .into_iter()
             .any(|direction| throughput[direction].bits_per_sec() >= self.0[direction].bits_per_sec().max(1))
     }
 }
+
+/// A line is idle up to this part of the throughput from which it counts as loaded. A choice: a twentieth of the rate is less than a film.
+const IDLE_SHARE: u64 = 10;
 
 /// The last seconds under load.
 #[derive(Clone, Debug, Default)]
@@ -246,6 +269,7 @@ fn unjudged(rules: &Rules, before: Option<&Measured>, after: Option<&Measured>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daily::Daily;
 
     const LINE: PerDirection<Rate> = PerDirection {
         download: Rate::from_bits_per_sec(50_000_000),
@@ -369,38 +393,51 @@ mod tests {
         assert!(
             wrong(Rules {
                 minimum_s: 0,
-                ..rules
+                ..rules.clone()
             })
             .contains("minimum_s")
         );
         assert!(
             wrong(Rules {
                 observe_s: 19,
-                ..rules
+                ..rules.clone()
             })
             .contains("observe_s")
         );
         assert!(
             wrong(Rules {
                 longest_s: 59,
-                ..rules
+                ..rules.clone()
             })
             .contains("longest_s")
         );
         assert!(
             wrong(Rules {
                 longest_s: u32::MAX,
-                ..rules
+                ..rules.clone()
             })
             .contains("longest_s")
         );
         assert!(
             wrong(Rules {
                 tolerance_ms: f64::NAN,
-                ..rules
+                ..rules.clone()
             })
             .contains("tolerance_ms")
         );
-        assert!(wrong(Rules { factor: 0.9, ..rules }).contains("factor"));
+        assert!(
+            wrong(Rules {
+                factor: 0.9,
+                ..rules.clone()
+            })
+            .contains("factor")
+        );
+        let quiet_test = Some(QuietTest {
+            server: "hub".into(),
+            daily: Daily { from_s: 0, to_s: 1 },
+            load_s: 30,
+            most_mbyte: 1,
+        });
+        assert!(wrong(Rules { quiet_test, ..rules }).starts_with("judgement.quiet_test.server must be"));
     }
 }

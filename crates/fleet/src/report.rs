@@ -44,7 +44,12 @@ pub enum Outcome {
         until_unix_s: Option<u64>,
     },
     /// Its configuration is in force, and the router observes its round trips.
-    Observed,
+    Observed {
+        /// The users gave too little load for a verdict, and the router tests the line itself from this time on, seconds since 1970
+        /// (UTC); `None`: not yet, or the document asks for no test.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quiet_test_unix_s: Option<u64>,
+    },
     /// Its configuration is in force for good.
     Kept(Judged),
     /// The configuration from before is back.
@@ -106,7 +111,7 @@ impl Report {
             .is_some_and(|refused| refused.revision == Some(revision));
         let is_done = !matches!(
             self.outcome,
-            None | Some(Outcome::Waiting { .. } | Outcome::Observed)
+            None | Some(Outcome::Waiting { .. } | Outcome::Observed { .. })
         );
         is_refused || self.revision >= revision && is_done
     }

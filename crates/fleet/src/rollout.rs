@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::daily::Daily;
 use crate::judgement::Verdict;
 use crate::name::Name;
 use crate::report::{Outcome, Report};
@@ -71,15 +72,6 @@ pub struct Span {
     pub from_unix_s: u64,
     /// The first second behind it.
     pub to_unix_s: u64,
-}
-
-/// Times of the day, seconds since midnight (UTC). If `to_s` is the smaller one, midnight is between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Daily {
-    /// The first second.
-    pub from_s: u32,
-    /// The first second behind it.
-    pub to_s: u32,
 }
 
 /// How far a roll-out is.
@@ -203,12 +195,7 @@ impl Rules {
         if self.freezes.iter().any(|span| span.from_unix_s >= span.to_unix_s) {
             return Err("a freeze must end after it begins".into());
         }
-        match self.daily {
-            Some(Daily { from_s, to_s }) if from_s.max(to_s) > DAY_S || from_s == to_s => {
-                Err("the times of the day must be two different times from 00:00 to 24:00".into())
-            }
-            _ => Ok(()),
-        }
+        self.daily.map_or(Ok(()), Daily::check)
     }
 
     /// When documents may be handed out, from `now` on.
@@ -228,25 +215,6 @@ impl Rules {
             }
         }
         at
-    }
-}
-
-/// Seconds of a day.
-const DAY_S: u32 = 86_400;
-
-impl Daily {
-    fn opens_at(self, at: u64) -> u64 {
-        let time = (at % u64::from(DAY_S)) as u32;
-        let is_open = if self.from_s < self.to_s {
-            (self.from_s..self.to_s).contains(&time)
-        } else {
-            time >= self.from_s || time < self.to_s
-        };
-        if is_open {
-            at
-        } else {
-            at.saturating_add(u64::from((self.from_s + DAY_S - time) % DAY_S))
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sqm_api::journal::LogKind;
-use sqm_fleet::agent::{Action, Agent, Ended};
+use sqm_fleet::agent::{Action, Agent, Ended, TestEnd};
 use sqm_fleet::judgement::{Load, Second};
 use sqm_fleet::nats::{Nats, Options};
 use sqm_fleet::report::{Outcome, Report, SCHEMA};
@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use super::changes::{self, Change};
 use super::memory_file::MemoryFile;
 use super::observer::Observer;
+use super::quiet_test::RunningTest;
 use crate::clock::monotonic;
 use crate::shared::Shared;
 
@@ -57,6 +58,8 @@ struct Exchange<S> {
     seconds: Vec<(Second, Load)>,
     /// The change that waits for its verdict.
     change: Option<Change>,
+    /// The test at a quiet hour.
+    test: Option<RunningTest>,
     /// When the store is to be read again, if there is a reason.
     read_at: Option<Instant>,
     /// Actions that could not be carried out yet.
@@ -75,6 +78,7 @@ impl<S: Store> Exchange<S> {
             observer: Observer::default(),
             seconds: Vec::new(),
             change: None,
+            test: None,
             read_at: None,
             waiting: VecDeque::new(),
             said: None,
@@ -175,10 +179,21 @@ impl<S: Store> Exchange<S> {
             let actions = self.agent.observe(&second, load, now);
             self.carry_out(actions).await;
         }
+        self.follow_test(now).await;
         let actions = self.agent.look(now);
         self.carry_out(actions).await;
         if self.read_at.take_if(|at| *at <= Instant::now()).is_some() {
             self.read().await;
+        }
+    }
+
+    /// Tells the agent how its test has ended, or ends one that it does not want any more.
+    async fn follow_test(&mut self, now: u64) {
+        self.test = self.test.take().filter(|_| self.agent.is_testing());
+        if let Some(end) = self.test.as_ref().and_then(RunningTest::end) {
+            self.test = None;
+            let actions = self.agent.tested(end, now);
+            self.carry_out(actions).await;
         }
     }
 
@@ -227,6 +242,14 @@ impl<S: Store> Exchange<S> {
                     };
                     self.ended(ended)
                 }
+                Action::Test(test) => match RunningTest::start(test) {
+                    Ok(running) => {
+                        log(&self.shared, format!("a test with {} begins", test.server));
+                        self.test = Some(running);
+                        Vec::new()
+                    }
+                    Err(error) => self.agent.tested(TestEnd::Failed(error.to_string()), now),
+                },
                 Action::Report => {
                     self.report().await;
                     Vec::new()
@@ -358,7 +381,13 @@ fn describe(revision: u64, outcome: &Outcome) -> String {
     let what = match outcome {
         Outcome::Waiting { until_unix_s: None } => "waits until the clock of this router is set".into(),
         Outcome::Waiting { .. } => "waits for its time".into(),
-        Outcome::Observed => "is in force, and is observed".into(),
+        Outcome::Observed {
+            quiet_test_unix_s: None,
+        } => "is in force, and is observed".into(),
+        Outcome::Observed { .. } => {
+            "is in force; there was too little load for a verdict, and the line is tested at a quiet hour"
+                .into()
+        }
         Outcome::Kept(judged) => format!("was kept: {}", judged.reason),
         Outcome::RolledBack(judged) => format!("was rolled back: {}", judged.reason),
         Outcome::Invalid { errors } => format!("was refused: {}", errors.join("; ")),

@@ -24,7 +24,11 @@ struct Router {
     /// The power fails before this action of the agent.
     fails_before: Option<usize>,
     actions: usize,
+    /// The tests that were begun.
+    tests: Vec<QuietTest>,
 }
+
+mod quiet;
 
 impl Router {
     fn new() -> Self {
@@ -45,6 +49,7 @@ impl Router {
             is_busy: false,
             fails_before: None,
             actions: 0,
+            tests: Vec::new(),
         }
     }
 
@@ -106,6 +111,10 @@ impl Router {
                     let applied = self.apply(configuration);
                     self.agent.applied(applied, self.now)
                 }
+                Action::Test(test) => {
+                    self.tests.push(test);
+                    Vec::new()
+                }
                 Action::Confirm => {
                     self.before = None;
                     self.agent.carried_out(Ended::Kept)
@@ -160,7 +169,12 @@ fn a_good_document_is_kept_and_a_worse_one_is_rolled_back() {
     router.give(&router.document(1, "second"));
     assert_eq!(
         (router.configuration.as_str(), router.outcome()),
-        ("second", &Outcome::Observed)
+        (
+            "second",
+            &Outcome::Observed {
+                quiet_test_unix_s: None
+            }
+        )
     );
     router.load(60, 6);
     assert!(matches!(router.outcome(), Outcome::Kept(judged) if judged.verdict == Verdict::Good));

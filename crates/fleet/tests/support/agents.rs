@@ -196,7 +196,9 @@ impl Router {
                     self.report().await;
                     self.tell(News::Reported(self.agent.memory().revision));
                 }
-                Action::Confirm | Action::Revert => unreachable!("nothing waits for a verdict"),
+                Action::Confirm | Action::Revert | Action::Test(_) => {
+                    unreachable!("nothing waits for a verdict")
+                }
             }
         }
     }

@@ -77,6 +77,47 @@ fn a_document_for_a_model_of_hardware_reaches_its_router_and_leaves_other_sectio
 }
 
 #[test]
+fn a_router_whose_line_nobody_uses_tests_it_itself() {
+    let home = home(Clock::Virtual, &Line::named("cable24").expect("a known line"));
+    start(&home);
+    for (file, upload) in [("/tmp/too-fast", 6000), ("/tmp/good", 4000)] {
+        home.write(file, configuration(upload).as_bytes())
+            .expect("a file");
+    }
+    // The quiet hours of the test are now.
+    home.script(&format!(
+        "{HUB}ip netns exec server sqm serve >/dev/null 2>&1 &
+         hour=$(date -u +%H)
+         hour=${{hour#0}}
+         hours=$(printf '%02d:00-%02d:00' $(((hour + 23) % 24)) $(((hour + 2) % 24)))
+         wait_until() {{
+             waited=0
+             until eval \"$1\"; do sleep 5; waited=$((waited + 5)); [ $waited -lt 600 ]; done
+         }}
+         set_and_await() {{
+             fleet set $1 --all --observe 20s --longest 30s --quiet-test 10.66.0.2 --quiet-hours $hours
+             wait_until 'fleet status | grep -q \"idle, from\"'
+             wait_until '[ \"$(state)\" != observed ]'
+             fleet status >$2
+         }}
+         set_and_await too-fast said-too-fast
+         set_and_await good said-good"
+    ))
+    .expect("both documents are judged");
+    let said = |file: &str| home.script(&format!("cat /tmp/said-{file}")).expect("a file");
+    let says = |file: &str, state: &str| {
+        let said = said(file);
+        let wanted =
+            "in a test with 10.66.0.2:35353 under load the 95th percentile of the added round trip went from";
+        assert!(said.contains(state) && said.contains(wanted), "{said}");
+    };
+    // The line carries 4,800 kbit/s.
+    says("too-fast", "rolled back");
+    says("good", "kept");
+    assert!(upload_in_force(&home).contains("bandwidth 4Mbit"));
+}
+
+#[test]
 fn a_bad_document_halts_at_the_first_router_and_a_good_one_reaches_all() {
     let printed = roll_outs(4, &["r1"]);
     let page = fs::read_to_string(guide::folder().join("fleet.md")).expect("the guide");

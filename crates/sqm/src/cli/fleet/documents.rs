@@ -8,12 +8,15 @@ use anyhow::{Context as _, anyhow};
 use serde::Serialize;
 use sqm_configuration::Draft;
 use sqm_fleet::Name;
+use sqm_fleet::daily::Daily;
 use sqm_fleet::desired::{Desired, SCHEMA};
 use sqm_fleet::judgement::Rules;
 use sqm_fleet::nats::Nats;
+use sqm_fleet::quiet_test::QuietTest;
 use sqm_fleet::report::Report;
 use sqm_fleet::signed::{SigningKey, document_of};
 use sqm_fleet::transport::{Key, Kind, Store as _};
+use sqm_measure::protocol::DEFAULT_PORT;
 use sqm_process::Failure;
 
 use super::folder::{Folder, Router};
@@ -101,6 +104,9 @@ fn no_such_hardware(model: &str, reported: &BTreeMap<Name, String>) -> anyhow::E
     )
 }
 
+/// The load of a test at a quiet hour, seconds. A choice: more than a verdict needs, because TCP takes seconds to fill the line.
+const QUIET_LOAD_S: u32 = 30;
+
 /// The configuration, and how routers take it.
 #[derive(clap::Args)]
 pub(super) struct Content {
@@ -122,6 +128,15 @@ pub(super) struct Content {
     /// The growth of the added round trip from which it is worse, ms.
     #[arg(long, value_name = "MS", default_value = "15")]
     tolerance_ms: f64,
+    /// Routers without enough load test their lines against this machine, which runs 'sqm serve', when they are idle.
+    #[arg(long, value_name = "HOST[:PORT]")]
+    quiet_test: Option<String>,
+    /// The times of the day (UTC) at which such a test may begin.
+    #[arg(long, value_name = "FROM-TO", default_value = "01:00-05:00", value_parser = when::daily, requires = "quiet_test")]
+    quiet_hours: Daily,
+    /// A test ends when it has transferred this much, megabytes. A router tests twice: with the new configuration, and with the old one.
+    #[arg(long, value_name = "MB", default_value_t = 1000, requires = "quiet_test")]
+    quiet_most: u32,
 }
 
 /// The document that a router should have, and the one that it has.
@@ -139,10 +154,27 @@ impl Content {
             minimum_s: usual.minimum_s.min(self.observe as u32),
             longest_s: self.longest as u32,
             tolerance_ms: self.tolerance_ms,
+            quiet_test: self.quiet_test(),
             ..usual
         };
         rules.check().map_err(|error| Failure::Usage(anyhow!(error)))?;
         Ok(rules)
+    }
+
+    fn quiet_test(&self) -> Option<QuietTest> {
+        let server = self.quiet_test.as_ref()?;
+        let has_port = server
+            .rsplit_once(':')
+            .is_some_and(|(host, _)| !host.contains(':') || host.ends_with(']'));
+        Some(QuietTest {
+            server: match has_port {
+                true => server.clone(),
+                false => format!("{server}:{DEFAULT_PORT}"),
+            },
+            daily: self.quiet_hours,
+            load_s: QUIET_LOAD_S,
+            most_mbyte: self.quiet_most,
+        })
     }
 
     /// The documents of these routers. Every error of every router is reported before any document is written.
@@ -185,7 +217,7 @@ impl Content {
                 not_before_unix_s: self.not_before,
                 expires_unix_s: self.expires,
                 configuration,
-                judgement,
+                judgement: judgement.clone(),
             };
             let before = before.get(name).cloned();
             wanted.insert(name.clone(), Wanted { document, before });

@@ -167,7 +167,9 @@ mod tests {
         assert_eq!(text(report), "no document: eth0: is missing");
         let report = Report {
             revision: 3,
-            outcome: Some(sqm_fleet::report::Outcome::Observed),
+            outcome: Some(sqm_fleet::report::Outcome::Observed {
+                quiet_test_unix_s: None,
+            }),
             ..first_report()
         };
         assert_eq!(text(report), "revision 3: observed: its round trips are observed");

@@ -190,7 +190,16 @@ pub(super) fn reported(report: &Report) -> (&'static str, String) {
             let until = until_unix_s.map_or_else(|| "its clock is set".into(), when::text);
             ("waiting", format!("until {until}"))
         }
-        Some(Outcome::Observed) => ("observed", "its round trips are observed".into()),
+        Some(Outcome::Observed {
+            quiet_test_unix_s: Some(at),
+        }) => (
+            "observed",
+            format!(
+                "too little load so far: it is tested when its line is idle, from {} on",
+                when::text(*at)
+            ),
+        ),
+        Some(Outcome::Observed { .. }) => ("observed", "its round trips are observed".into()),
         Some(Outcome::Kept(judged)) if judged.verdict == Verdict::Good => {
             ("kept", with_differences(&judged.reason))
         }

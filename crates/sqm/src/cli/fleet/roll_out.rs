@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::Subcommand;
 use sqm_fleet::Name;
+use sqm_fleet::daily::Daily;
 use sqm_fleet::desired::Desired;
 use sqm_fleet::nats::Nats;
 use sqm_fleet::report::Report;
-use sqm_fleet::rollout::{Action, Daily, Progress, RollOut, Rules, Seen, Share, Span, Standing};
+use sqm_fleet::rollout::{Action, Progress, RollOut, Rules, Seen, Share, Span, Standing};
 use sqm_fleet::transport::{Error, Key, Kind, Store as _};
 use sqm_process::Failure;
 
@@ -72,7 +73,7 @@ struct Start {
     #[arg(long = "freeze", value_name = "FROM/TO", value_delimiter = ',', value_parser = span)]
     freezes: Vec<Span>,
     /// Hand documents out between these times of the day only (UTC), such as 01:00-05:00.
-    #[arg(long, value_name = "FROM-TO", value_parser = daily)]
+    #[arg(long, value_name = "FROM-TO", value_parser = when::daily)]
     daily: Option<Daily>,
     /// The key that signs the documents [default: documents.seed in the folder].
     #[arg(long, value_name = "FILE")]
@@ -105,20 +106,6 @@ fn span(text: &str) -> Result<Span, String> {
     Ok(Span {
         from_unix_s: when::parse(from)?,
         to_unix_s: when::parse(to)?,
-    })
-}
-
-fn daily(text: &str) -> Result<Daily, String> {
-    let wrong = || format!("'{text}' is not two times of the day such as 01:00-05:00");
-    let time = |text: &str| {
-        let (hours, minutes) = text.trim().split_once(':')?;
-        let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
-        (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
-    };
-    let (from, to) = text.split_once('-').ok_or_else(wrong)?;
-    Ok(Daily {
-        from_s: time(from).ok_or_else(wrong)?,
-        to_s: time(to).ok_or_else(wrong)?,
     })
 }
 
@@ -451,14 +438,6 @@ mod tests {
         assert_eq!(share("1"), Ok(Share::Routers(1)));
         assert_eq!(share(" 2.5% "), Ok(Share::Percent(2.5)));
         assert!(share("all").is_err() && share("-1").is_err());
-        assert_eq!(
-            daily("22:30-04:00"),
-            Ok(Daily {
-                from_s: 81_000,
-                to_s: 14_400
-            })
-        );
-        assert!(daily("24:00-04:00").is_err() && daily("1-2").is_err());
         assert!(span("2026-12-24T00:00:00Z/2026-12-27T00:00:00Z").is_ok());
         assert!(span("2026-12-24T00:00:00Z").is_err());
     }

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use sqm_fleet::daily::Daily;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -18,6 +19,21 @@ pub(super) fn parse(text: &str) -> Result<u64, String> {
         format!("'{text}' is no time such as 2026-12-24T18:00:00Z or 2026-12-24T19:00:00+01:00")
     })?;
     u64::try_from(time.unix_timestamp()).map_err(|_| format!("'{text}' is before 1970"))
+}
+
+/// Parses times of the day such as `01:00-05:00` (UTC).
+pub(super) fn daily(text: &str) -> Result<Daily, String> {
+    let wrong = || format!("'{text}' is not two times of the day such as 01:00-05:00");
+    let time = |text: &str| {
+        let (hours, minutes) = text.trim().split_once(':')?;
+        let (hours, minutes): (u32, u32) = (hours.parse().ok()?, minutes.parse().ok()?);
+        (hours < 24 && minutes < 60).then_some(hours * 3600 + minutes * 60)
+    };
+    let (from, to) = text.split_once('-').ok_or_else(wrong)?;
+    Ok(Daily {
+        from_s: time(from).ok_or_else(wrong)?,
+        to_s: time(to).ok_or_else(wrong)?,
+    })
 }
 
 /// A time as text.
@@ -56,5 +72,17 @@ mod tests {
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn times_of_the_day_are_two() {
+        assert_eq!(
+            daily("22:30-04:00"),
+            Ok(Daily {
+                from_s: 81_000,
+                to_s: 14_400
+            })
+        );
+        assert!(daily("24:00-04:00").is_err() && daily("1-2").is_err());
     }
 }
