@@ -102,12 +102,13 @@ fn others(result: &TestResult, direction: Direction) -> Option<Finding> {
         Some(_) => 0.0,
         None => result.flows(direction.other()).map(|flow| flow.mbit).sum(),
     };
-    // A retransmission of this machine passes its interface again, but its payload counts once.
+    // A retransmission of this machine passes its interface again, but its payload counts once. What fills the queue of a bloated line
+    // has passed the interface, and arrives later.
     let sent = match direction {
         Direction::Download => ours,
         Direction::Upload => result
             .flows(direction)
-            .map(|flow| flow.mbit * retransmission_factor(flow))
+            .map(|flow| flow.mbit * retransmission_factor(flow) + in_flight_growth(flow, &windows))
             .sum(),
     };
     // Small segments have relatively more header bytes and acknowledgements.
@@ -142,6 +143,26 @@ fn retransmission_factor(flow: &Flow) -> f64 {
     }
 }
 
+/// By how much a flow has sent more than what has arrived, because more of it was under way at the end of these windows than at their
+/// beginning; Mbit/s.
+fn in_flight_growth(flow: &Flow, windows: &[(f64, f64)]) -> f64 {
+    let length_ms: f64 = windows.iter().map(|(from, to)| to - from).sum();
+    let grown = windows.iter().filter_map(|(from, to)| {
+        let inside = flow
+            .sender
+            .iter()
+            .filter(|sample| (*from..=*to).contains(&sample.t_ms));
+        let windows: Vec<f64> = inside.filter_map(|sample| sample.cwnd).collect();
+        Some((windows.last()? - windows.first()?).max(0.0))
+    });
+    let bits = grown.sum::<f64>() * flow.mss.map_or(0.0, f64::from) * 8.0;
+    if length_ms > 0.0 {
+        bits / 1000.0 / length_ms
+    } else {
+        0.0
+    }
+}
+
 fn ecn(result: &TestResult) -> Option<Finding> {
     let asked = result.meta.settings.ecn?;
     let known: Vec<bool> = result.flows.iter().filter_map(|flow| flow.ecn).collect();
@@ -165,6 +186,7 @@ fn ecn(result: &TestResult) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::TcpSample;
     use crate::result::tests::example;
 
     /// A run with nothing wrong: two flows each way of 20 and 4 Mbit/s, 100 ms of queue.
@@ -239,6 +261,33 @@ mod tests {
         // Lost copies of a download never reach this interface, so that retransmissions do not explain the difference.
         result.evidence = vec![steady("interface eth0::rx", 30.0)];
         assert_eq!(codes(&result), [(Severity::Invalid, "cross_traffic".to_owned())]);
+    }
+
+    #[test]
+    fn what_fills_the_queue_is_not_other_traffic() {
+        let mut result = good();
+        let windows = result.rate_windows(Direction::Upload);
+        let [(from, to)] = windows.as_slice() else {
+            panic!("one window, not {windows:?}");
+        };
+        result.evidence = vec![steady("interface eth0::tx", 6.7)];
+        assert_eq!(codes(&result), [(Severity::Warning, "cross_traffic".to_owned())]);
+        for flow in &mut result.flows {
+            flow.mss = Some(1250);
+            // 10,000 bits each segment: 0.5 Mbit/s for each of the two uploads.
+            let grown = (to - from) / 20.0;
+            flow.sender = [(*from, 10.0), (*to, 10.0 + grown)]
+                .map(|(t_ms, cwnd)| TcpSample {
+                    t_ms,
+                    cwnd: Some(cwnd),
+                    ..TcpSample::default()
+                })
+                .to_vec();
+        }
+        assert_eq!(codes(&result), []);
+        // A download does not fill a queue behind this interface.
+        result.evidence = vec![steady("interface eth0::rx", 24.3)];
+        assert_eq!(codes(&result), [(Severity::Warning, "cross_traffic".to_owned())]);
     }
 
     #[test]

@@ -144,7 +144,7 @@ pub(super) fn parse_speeds(text: &str) -> Result<Rates, String> {
         }
         (Err(_), Some((download, upload))) => vec![download, upload],
         (Err(error), None) => {
-            let is_bare = |c: char| c.is_ascii_digit() || c.is_whitespace() || c == '/';
+            let is_bare = |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '/' | '.' | ',');
             return Err(match text.contains('/') && text.chars().all(is_bare) {
                 true => format!("'{text}' needs a unit: type {text} Mbit/s"),
                 false => error.to_string(),
@@ -218,7 +218,10 @@ mod tests {
             assert!(error.contains(question), "{text}: {error}");
         }
         assert!(parse_speeds("28").unwrap_err().contains("28mbit"));
-        assert!(parse_speeds("80/20").unwrap_err().contains("80/20 Mbit/s"));
+        for text in ["80/20", "28/4.8", "28,5 / 4,8"] {
+            let said = parse_speeds(text).unwrap_err();
+            assert_eq!(said, format!("'{text}' needs a unit: type {text} Mbit/s"));
+        }
         assert!(parse_speeds("80/20 apples").is_err() && parse_speeds("fast").is_err());
     }
 }

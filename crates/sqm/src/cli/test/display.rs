@@ -166,9 +166,13 @@ fn phase_at(phases: &[Phase], loaded: Duration) -> Option<&Phase> {
     phases.iter().rev().find(|phase| phase.from_ms <= t_ms)
 }
 
-/// The name of the phase at this time of the load, followed by a colon. Empty if the phases have no names.
+/// Half of the time between two reports, whose figures are of the time between them.
+const HALF_A_REPORT: Duration = Duration::from_millis(125);
+
+/// The name of the phase that the figures of a report at this time of the load are of, followed by a colon. Empty if the phases have no
+/// names.
 fn phase_label(phases: &[Phase], loaded: Duration) -> String {
-    phase_at(phases, loaded)
+    phase_at(phases, loaded.saturating_sub(HALF_A_REPORT))
         .map(|phase| format!("{}: ", phase.name()))
         .unwrap_or_default()
 }
@@ -186,5 +190,34 @@ fn latency(progress: &Progress) -> String {
     match progress.rtt {
         Some(rtt) => format!("{:.1} ms", rtt.as_secs_f64() * 1000.0),
         None => "no reply yet".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sqm_measure::result::LoadOrder;
+
+    #[test]
+    fn figures_at_the_end_of_a_phase_have_its_name() {
+        let settings = Settings {
+            load_ms: 30_000,
+            load_order: LoadOrder::InTurn,
+            ..Settings::default()
+        };
+        let phases = named_phases(&settings);
+        let label = |ms: u64| phase_label(&phases, Duration::from_millis(ms));
+        assert_eq!(
+            ["download: ", "upload: ", "both: "],
+            [1, 11_000, 29_000].map(label)
+        );
+        // A report arrives a little late.
+        assert_eq!(
+            ["download: ", "upload: ", "both: "],
+            [10_004, 20_004, 30_004].map(label)
+        );
+        assert_eq!("upload: ", label(10_254));
+        let together = Settings::default();
+        assert_eq!("", phase_label(&named_phases(&together), Duration::from_secs(1)));
     }
 }
