@@ -130,6 +130,82 @@ fn a_bad_document_halts_at_the_first_router_and_a_good_one_reaches_all() {
     assert_eq!(shown, plain, "{printed}");
 }
 
+#[test]
+fn the_guide_leads_from_nothing_to_two_routers_and_a_roll_out_that_halts() {
+    let page = fs::read_to_string(guide::folder().join("fleet.md")).expect("the guide");
+    let blocks = |text: &str| -> Vec<String> {
+        let blocks = text.split("\n```").skip(1).step_by(2);
+        blocks.map(|block| block.trim_start().to_owned()).collect()
+    };
+    let configuration = blocks(&page)
+        .into_iter()
+        .find(|block| block.starts_with("config queue") && block.contains("{{download}}"))
+        .expect("the guide has a configuration")
+        .replace("eth1", "wan0");
+    let walk = page.split("### The same in the lab\n").nth(1);
+    let walk = walk
+        .and_then(|rest| rest.split("\n## ").next())
+        .expect("the walk");
+    let walk = blocks(walk);
+    let [first, routers, roll_out] = walk.as_slice() else {
+        panic!("three blocks of commands, not {walk:#?}");
+    };
+    let (up, hub) = first
+        .split_once("sqm-lab shell server\n")
+        .expect("a shell on the server");
+    let wait = "until [ $(sqm fleet status | grep -c unjudged) = 2 ]; do sleep 1; done";
+    let roll_out = roll_out.replace("sqm fleet watch", wait);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let programs = Path::new(env!("CARGO_BIN_EXE_sqm-lab"))
+        .parent()
+        .expect("a folder");
+    let path = format!(
+        "{}:{}",
+        programs.display(),
+        std::env::var("PATH").expect("a path")
+    );
+    let sh = |script: &str| {
+        let output = Command::new("sh")
+            .args(["-c", script])
+            .env("PATH", &path)
+            .env("XDG_RUNTIME_DIR", folder.path())
+            .output()
+            .expect("sh runs");
+        let [out, err] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (out, err)
+    };
+    let on_server = |script: &str| {
+        sh(&format!(
+            "sqm-lab run server -- sh -c '{}'",
+            script.replace('\'', "'\\''")
+        ))
+    };
+    let said = [
+        sh(up),
+        on_server(hub),
+        sh(routers),
+        on_server(&format!(
+            "cd /tmp; export SQM_FLEET=/tmp/homes; cat >sqm.conf <<END\n{configuration}\nEND\n{roll_out}"
+        )),
+    ];
+    sh("sqm-lab down");
+    let status = said[3].0.split("router  wanted").nth(1).unwrap_or_default();
+    let row = |name: &str| {
+        status
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default()
+    };
+    assert!(row("r1 ").contains("rolled back"), "{said:#?}");
+    assert!(row("r2 ").contains("unjudged"), "{said:#?}");
+    assert!(
+        status.contains("roll-out too-fast: halted in step 1 of 2"),
+        "{said:#?}"
+    );
+}
+
 /// Runs the demonstration with this many routers. The first document, which is far above the lines' rates, must be known to the first
 /// tenth of them alone; the second one must reach all, also the last router, which is offline while it is rolled out. Returns what the
 /// demonstration has printed.
