@@ -115,13 +115,38 @@ fn is_right(hash: &str, password: &str, memory: &mut Vec<Block>) -> bool {
     PasswordHash::new(hash).ok().and_then(compare).unwrap_or(false)
 }
 
+/// How often a person may type a password that cannot be taken. A choice, as `passwd` has it.
+const ATTEMPTS: usize = 3;
+
 /// A password that is long enough, and not saved yet.
 pub struct NewPassword(String);
 
 impl NewPassword {
-    /// Asks for a password at the terminal, twice and without echo, or reads the first line of standard input.
+    /// Asks for a password at the terminal, twice and without echo, and again if one cannot be taken; or reads the first line of standard
+    /// input.
     pub fn ask() -> Result<Self, Failure> {
-        Self::checked(ask()?)
+        if std::io::stdin().is_terminal() {
+            Self::ask_with(read_without_echo)
+        } else {
+            Self::checked(line()?)
+        }
+    }
+
+    fn ask_with(mut read: impl FnMut(&str) -> Result<String, Failure>) -> Result<Self, Failure> {
+        let mut once = || {
+            let password = Self::checked(read("Password: ")?)?;
+            match read("Again: ")? == password.0 {
+                true => Ok(password),
+                false => Err(Failure::Usage(anyhow!("the passwords differ"))),
+            }
+        };
+        for _ in 1..ATTEMPTS {
+            match once() {
+                Err(Failure::Usage(error)) => errln!("{error}"),
+                other => return other,
+            }
+        }
+        once()
     }
 
     /// Reads the first line of a file.
@@ -180,20 +205,6 @@ fn file(dir: &Path) -> PathBuf {
     dir.join("password")
 }
 
-fn ask() -> Result<String, Failure> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return line();
-    }
-    let first = read_without_echo("Password: ")?;
-    if read_without_echo("Again: ")? != first {
-        return Err(Failure::Usage(anyhow!(
-            "the passwords differ; nothing was changed"
-        )));
-    }
-    Ok(first)
-}
-
 fn line() -> Result<String, Failure> {
     let mut line = String::new();
     std::io::stdin()
@@ -234,6 +245,36 @@ mod tests {
         }
         assert_ne!(hash, super::hash("correct horse").unwrap());
         assert!(!is_right("", "", &mut memory));
+    }
+
+    #[test]
+    fn a_person_who_mistypes_a_password_is_asked_again() {
+        let ask = |answers: &[&str]| {
+            let mut answers = answers.iter();
+            let mut asked = String::new();
+            let password = NewPassword::ask_with(|prompt| {
+                asked += prompt;
+                Ok((*answers.next().expect("no more questions")).to_owned())
+            });
+            (
+                asked,
+                password
+                    .map(|password| password.0)
+                    .map_err(|error| error.to_string()),
+            )
+        };
+        let (asked, password) = ask(&[
+            "short",
+            "long enough",
+            "lomg enough",
+            "long enough",
+            "long enough",
+        ]);
+        assert_eq!(asked, "Password: Password: Again: Password: Again: ");
+        assert_eq!(password, Ok("long enough".to_owned()));
+        let (asked, password) = ask(&["", "short", "long enough", "other"]);
+        assert_eq!(asked, "Password: Password: Password: Again: ");
+        assert_eq!(password, Err("the passwords differ".to_owned()));
     }
 
     #[test]
