@@ -5,7 +5,7 @@
 use std::env;
 use std::io::IsTerminal;
 
-/// A colour of the terminal's palette, in bold.
+/// A colour of the terminal's palette, in bold. Yellow is behind black letters, because yellow ones cannot be read on a white terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
     /// Good.
@@ -21,7 +21,7 @@ impl Colour {
     pub(crate) const fn begin(self) -> &'static str {
         match self {
             Self::Green => "\x1b[1;32m",
-            Self::Yellow => "\x1b[1;33m",
+            Self::Yellow => "\x1b[1;30;43m",
             Self::Red => "\x1b[1;31m",
         }
     }
