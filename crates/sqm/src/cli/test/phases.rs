@@ -40,7 +40,6 @@ pub(super) fn table(result: &TestResult) -> String {
 }
 
 fn row(phase: &PhaseFigures) -> String {
-    let rate = |mbit: Option<f64>| mbit.map_or_else(|| "-".to_owned(), |mbit| format!("{mbit:.2}"));
     let ms = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
     let mut text = String::new();
     let Delay {
@@ -66,6 +65,15 @@ fn row(phase: &PhaseFigures) -> String {
     text
 }
 
+/// A rate in Mbit/s. Two decimals of a gigabit and more would fill the column.
+fn rate(mbit: Option<f64>) -> String {
+    match mbit {
+        None => "-".to_owned(),
+        Some(mbit) if mbit < 1000.0 => format!("{mbit:.2}"),
+        Some(mbit) => format!("{mbit:.0}"),
+    }
+}
+
 /// The lost probes, and in which direction they were lost as far as that is known.
 fn lost(phase: &PhaseFigures) -> String {
     let (all, down, up) = (phase.round_trip.lost, phase.down.lost, phase.up.lost);
@@ -79,5 +87,16 @@ fn lost(phase: &PhaseFigures) -> String {
     match parts.is_empty() {
         true => format!("0 of {}", phase.sent),
         false => format!("{} of {}", parts.join(", "), phase.sent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_leaves_room_between_the_columns() {
+        let rates = [None, Some(0.04), Some(93.456), Some(9412.34), Some(400_000.0)].map(rate);
+        assert_eq!(rates, ["-", "0.04", "93.46", "9412", "400000"]);
     }
 }
