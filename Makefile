@@ -20,14 +20,14 @@ check: lint
 	cargo test --workspace --lib --exclude sqm-sim
 
 # All tests, without the lints, which compile everything once more. Builds the lab's virtual-time kernel once, about 10 minutes, cached
-# outside the source tree. The suites of the lab, of the page and all others run at the same time, because a guest of the lab uses at most
-# one processor.
+# outside the source tree. Suites run at the same time, because a guest of the lab uses at most one processor. The page on the lab's
+# router is tested in real time, so only the other suite of the page, which does one thing at a time, runs beside it.
 test: export CARGO_INCREMENTAL = 0
 test: lab-kernel flent nats web browser
 	cargo test --workspace --no-run
 	cargo test -p sqm --test lab --no-run
-	$(MAKE) --keep-going --jobs=4 lab-suites page-suites other-suites check-32-bit
-	$(MAKE) page-lab-suites
+	$(MAKE) --keep-going --jobs=2 lab-suites other-suites
+	$(MAKE) --keep-going --jobs=2 page-lab-suites page-suites
 
 lab-suites:
 	cargo test -p sqm --test lab
@@ -38,7 +38,7 @@ browser:
 page-suites: browser
 	npm --prefix web test
 
-# In real time, because of the browser, so nothing else runs beside it; most of it is waiting for the line.
+# In real time, because of the browser; most of it is waiting for the line.
 page-lab-suites: browser
 	npm --prefix web run test:lab
 
@@ -52,7 +52,7 @@ other-suites:
 nightly: lab-kernel flent deny
 	lab/deps.sh shells
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
-	packaging/openwrt/check-32-bit.sh "" router
+	$(MAKE) check-32-bit
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
 	SQM_NIGHTLY=1 cargo test -p sqm --test hostile --test web --test writers -- --nocapture
 	SQM_NIGHTLY=1 cargo test -p sqm-configuration -p sqm-sim -- --nocapture
@@ -148,10 +148,9 @@ test-mips:
 	cargo build -p sqm --bin sqm
 	packaging/openwrt/test-mips.sh $${CARGO_TARGET_DIR:-target}/debug/sqm $${CARGO_TARGET_DIR:-target}/openwrt
 
-# Every crate of the router's program compiles for 32 bits without 64-bit atomics. `make nightly` checks the one without features, too, which has
-# the same crates.
+# The program for routers, with and without its features, compiles for 32 bits without 64-bit atomics. A part of nightly.
 check-32-bit:
-	packaging/openwrt/check-32-bit.sh
+	packaging/openwrt/check-32-bit.sh "" router
 
 # The stripped sizes of the whole program and of the one for routers, each without and with the feature `fleet`, and of one without any
 # feature, which only shapes. Fails if the fleet adds more than 2 MB.

@@ -490,7 +490,7 @@ fn no_test_is_ignored() {
     }
 }
 
-/// An example in the documentation of a crate without doctests would never run.
+/// An example in the documentation of a crate without doctests would never run. A block of `text` is none.
 #[test]
 fn examples_in_documentation_are_run() {
     let mut without = 0;
@@ -503,18 +503,40 @@ fn examples_in_documentation_are_run() {
         without += 1;
         for file in rust_files(&folder.join("src")) {
             let source = fs::read_to_string(&file).expect("a source is text");
-            let fence = source.lines().find(|line| {
-                let text = line.trim_start();
-                (text.starts_with("///") || text.starts_with("//!")) && text.contains("```")
-            });
+            let fences = source
+                .lines()
+                .map(str::trim)
+                .filter(|line| (line.starts_with("///") || line.starts_with("//!")) && line.contains("```"));
+            // Every other fence ends a block.
+            let example = fences.step_by(2).find(|fence| !fence.ends_with("```text"));
             assert!(
-                fence.is_none(),
+                example.is_none(),
                 "{} has an example: remove `doctest = false` from {member}/Cargo.toml",
                 file.display()
             );
         }
     }
     assert!(without > 0);
+}
+
+/// Routers have processors without 64-bit atomics, for which `portable_atomic` has a substitute. `make nightly` compiles for one.
+#[test]
+fn atomics_of_64_bits_are_portable() {
+    for file in rust_files(&root().join("crates")) {
+        let source = fs::read_to_string(&file).expect("a source is text");
+        let wrong = source.split(';').find(|statement| {
+            statement.contains("std::sync::atomic")
+                && ["AtomicU64", "AtomicI64"]
+                    .iter()
+                    .any(|name| statement.contains(name))
+        });
+        assert!(
+            wrong.is_none() || file.ends_with("tests/tidy.rs"),
+            "{}: take it from portable_atomic:{}",
+            file.display(),
+            wrong.unwrap_or_default()
+        );
+    }
 }
 
 /// Each finding has a row in the guide's table of symptoms: its identifier begins a string literal of findings.rs that is an
