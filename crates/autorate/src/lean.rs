@@ -26,7 +26,7 @@ use crate::delay::DelayEstimator;
 use crate::throughput::{LOADED_RATIO, Throughput};
 use crate::{Bounds, Choice, Controller, Decision, Probes, Sample, Signal};
 
-use attribution::Evidence;
+use attribution::{Attribution, Evidence, Situation};
 pub use params::Params;
 use rate::{Action, Delay, Observation, RateController};
 
@@ -38,18 +38,15 @@ pub struct Lean {
     delays: DelayEstimator,
     throughput: PerDirection<Throughput>,
     controllers: PerDirection<RateController>,
-    /// A cut of the upload had no effect: the present queue is the download's.
-    upload_is_acquitted: bool,
+    attribution: Attribution,
 }
 
 /// Longer steps count as this much time, seconds.
 const STEP_MAX: f64 = 1.0;
 /// A direction is suspect for this long after its load ended…
 const SUSPECT_AFTER_LOAD: Nanos = Nanos::from_millis(1000);
-/// …and its own delay counts for this long.
+/// …and its own delay counts for this long. Choices.
 const BUSY_AFTER_LOAD: Nanos = Nanos::from_millis(600);
-/// A queue below this is gone. Choices.
-const GONE: Nanos = Nanos::from_millis(5);
 /// With a queue above this, milliseconds, probes are as frequent as under load. A choice.
 const PROBED_QUEUE: f64 = 5.0;
 
@@ -64,7 +61,7 @@ impl Lean {
             controllers: PerDirection::from_fn(|direction| {
                 RateController::new(now, direction, bounds[direction])
             }),
-            upload_is_acquitted: false,
+            attribution: Attribution::new(now),
         }
     }
 
@@ -83,35 +80,48 @@ impl Lean {
         }
     }
 
-    /// The share of a round trip's queue delay that each direction answers for, and whether that is ambiguous.
-    fn shares(&self) -> (PerDirection<f64>, bool) {
-        let evidence = PerDirection::from_fn(|direction| {
-            let throughput = &self.throughput[direction];
-            let load = throughput.load_ratio().max(throughput.latest_load_ratio());
-            Evidence {
-                is_busy: load as f64 >= self.params.busy * 1000.0
-                    || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD),
-                rate_by_highest: self.controllers[direction].rate_by_highest(),
-            }
-        });
-        let both = evidence.download.is_busy && evidence.upload.is_busy;
-        if both && self.upload_is_acquitted {
-            let shares = PerDirection {
-                download: 1.0,
-                upload: 0.0,
-            };
-            return (shares, both);
-        }
-        let download = &self.throughput.download;
-        let deficit = 1.0 - bits(download.latest_rate()) / (download.allowed as f64).max(1.0);
-        let queue = self.delays.queue_if_ours(Direction::Download, self.now);
-        let queue_by_rtt = millis(queue) / millis(self.delays.base_rtt()).max(1.0);
-        let shares = attribution::shares(&self.params, evidence, deficit, queue_by_rtt);
-        (shares, both)
+    fn is_suspect(&self, direction: Direction) -> bool {
+        let throughput = &self.throughput[direction];
+        let load = throughput.load_ratio().max(throughput.latest_load_ratio());
+        load as f64 >= self.params.busy * 1000.0 || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD)
     }
 
-    fn observation(&self, direction: Direction, share: f64, are_both_busy: bool) -> Observation {
+    fn attribute(&mut self) {
+        let directions = PerDirection::from_fn(|direction| {
+            let controller = &self.controllers[direction];
+            Evidence {
+                is_busy: self.is_suspect(direction),
+                is_known: self.delays.knows(direction, self.now),
+                is_cut: controller.is_cut(),
+                waits_for_turn: controller.waits_at(&self.params).is_some(),
+                rate_by_highest: controller.rate_by_highest(),
+            }
+        });
+        let download = &self.throughput.download;
+        let situation = Situation {
+            now: self.now,
+            directions,
+            queue: millis(self.delays.queue_if_ours(Direction::Download, self.now)),
+            base_rtt: millis(self.delays.base_rtt()),
+            deficit: 1.0 - bits(download.latest_rate()) / (download.allowed as f64).max(1.0),
+        };
+        self.attribution.update(&self.params, &situation);
+    }
+
+    /// Traffic of the last 200 ms, or of the last 100 ms if it has just begun, bits per second.
+    fn passes(&self, direction: Direction) -> f64 {
+        let throughput = &self.throughput[direction];
+        let (mean, latest) = (bits(throughput.mean_rate()), bits(throughput.latest_rate()));
+        if latest > self.params.just_begun_at * mean {
+            latest
+        } else {
+            mean
+        }
+    }
+
+    fn observation(&self, direction: Direction) -> Observation {
         let now = self.now;
+        let share = self.attribution.share(direction);
         let throughput = &self.throughput[direction];
         let estimate = self.delays.estimate(direction, now, share > 0.0);
         let is_known = self.delays.knows(direction, now);
@@ -130,20 +140,23 @@ impl Lean {
         let load = throughput.load_ratio() as f64 / 1000.0;
         Observation {
             delay,
-            passes: bits(throughput.mean_rate()),
+            passes: self.passes(direction),
             load,
             is_loaded: throughput.is_loaded(now),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
-            is_ambiguous: are_both_busy && !is_known,
-            base_rtt: self.delays.base_rtt(),
+            is_ambiguous: self.attribution.is_ambiguous(direction),
+            may_explore: self.attribution.may_explore(direction),
+            teaches: self.attribution.teaches(direction),
+            base_rtt: millis(self.delays.base_rtt()),
         }
     }
 
-    fn decide(&mut self, direction: Direction, elapsed: f64, seen: &Observation) -> Choice {
+    fn decide(&mut self, direction: Direction, elapsed: f64) -> Choice {
+        let seen = self.observation(direction);
         let params = self.params;
         let controller = &mut self.controllers[direction];
-        let action = controller.step(self.now, elapsed, &params, seen);
+        let action = controller.step(self.now, elapsed, &params, &seen);
         let choice = Choice {
             rate: Rate::from_bits_per_sec(controller.rate as u64),
             reason: controller.reason,
@@ -151,7 +164,7 @@ impl Lean {
         match action {
             Action::None => {}
             Action::Rebase => self.delays.rebase(direction),
-            Action::Acquit => self.upload_is_acquitted = true,
+            Action::Acquit => self.attribution.acquit(direction),
         }
         choice
     }
@@ -188,15 +201,11 @@ impl Controller for Lean {
         for direction in Direction::BOTH {
             self.throughput[direction].on_time(self.now);
         }
-        let (shares, both) = self.shares();
-        self.upload_is_acquitted &= both && self.delays.queue_if_ours(Direction::Download, self.now) >= GONE;
-        let download = self.observation(Direction::Download, shares.download, both);
-        let download = self.decide(Direction::Download, elapsed, &download);
-        let upload = self.observation(Direction::Upload, shares.upload, both);
+        self.attribute();
         Decision {
             rates: PerDirection {
-                download,
-                upload: self.decide(Direction::Upload, elapsed, &upload),
+                download: self.decide(Direction::Download, elapsed),
+                upload: self.decide(Direction::Upload, elapsed),
             },
             probes: self.probes(),
         }

@@ -71,7 +71,7 @@ impl Contender {
         Self::Oracle,
         Self::Unshaped,
     ];
-    /// Those of the table of modelled lines. The lean controller has no rules for paths with a high round trip yet.
+    /// Those of the table of modelled lines.
     pub const ON_MODELLED: [Self; 4] = [Self::Sqm, Self::CakeAutorate, Self::Oracle, Self::Unshaped];
 
     /// The name in the table.

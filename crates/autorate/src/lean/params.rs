@@ -61,6 +61,31 @@ pub struct Params {
     pub highest_time: f64,
     /// The suspicion that always remains.
     pub suspicion_min: f64,
+    /// Suspicion of a direction that waits for its turn, by that of the one that explores.
+    pub waiting_suspicion: f64,
+    /// A direction is the only suspect if its share is this many times the other one's.
+    pub clear_suspicion: f64,
+    /// How long a direction may explore before it is the other one's turn.
+    pub turn: f64,
+    /// While the other direction explores, the rate by the reference capacity, on a line that does not vary…
+    pub wait_at: f64,
+    /// …and by how much it is higher for each unit of variability. From one on, a direction does not wait.
+    pub wait_at_by_variability: f64,
+    /// A rate below this share of the capacity at the beginning of the cut is a deep cut…
+    pub deep_at: f64,
+    /// …and one that has not shortened the queue to this share…
+    pub no_effect_at: f64,
+    /// …for this long, milliseconds, and a round trip with its queue, has no effect.
+    pub no_effect_for_ms: f64,
+    /// Traffic has just begun if that of the last 100 ms is this many times that of the last 200 ms.
+    pub just_begun_at: f64,
+    /// Growth on a path with a high round trip, by that on other paths.
+    pub high_rtt_growth: f64,
+    /// The share of its rate that a download may use on a path with a high round trip until its senders have left slow start: what
+    /// they send until they learn of our drops doubles in a round trip…
+    pub slow_start_share: f64,
+    /// …and for how many round trips that takes.
+    pub slow_start_rounds: f64,
 }
 
 impl Default for Params {
@@ -88,12 +113,24 @@ impl Default for Params {
             deficit: 0.02,
             deficit_span: 0.1,
             excess_factor: 2.0,
-            download_suspicion: 0.45,
-            acquittal: 0.6,
+            download_suspicion: 0.3,
+            acquittal: 0.4,
             below_highest: 0.5,
             below_highest_span: 0.4,
             highest_time: 40.0,
             suspicion_min: 0.05,
+            waiting_suspicion: 0.1,
+            clear_suspicion: 1.5,
+            turn: 4.0,
+            wait_at: 0.95,
+            wait_at_by_variability: 0.6,
+            deep_at: 0.9,
+            no_effect_at: 0.9,
+            no_effect_for_ms: 250.0,
+            just_begun_at: 1.7,
+            high_rtt_growth: 0.0045,
+            slow_start_share: 0.55,
+            slow_start_rounds: 11.0,
         }
     }
 }

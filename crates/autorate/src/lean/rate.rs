@@ -24,8 +24,12 @@ pub(super) struct Observation {
     pub(super) has_traffic: bool,
     /// The queue may be the other direction's.
     pub(super) is_ambiguous: bool,
-    /// The smallest round trip without a queue.
-    pub(super) base_rtt: Nanos,
+    /// The rate may grow beyond the known capacity.
+    pub(super) may_explore: bool,
+    /// The traffic that passes while there is a queue is this direction's capacity.
+    pub(super) teaches: bool,
+    /// The smallest round trip without a queue, milliseconds.
+    pub(super) base_rtt: f64,
 }
 
 /// The delay that is attributed to this direction.
@@ -46,7 +50,7 @@ pub(super) enum Action {
     None,
     /// Make the present delays the baselines: they are those of the path.
     Rebase,
-    /// Attribute the queue to the other direction until it is gone.
+    /// Attribute the queue to another direction: the cut had no effect.
     Acquit,
 }
 
@@ -61,6 +65,10 @@ struct QueueEvent {
     cruise_before: f64,
     /// Since when the delay has been about this, milliseconds.
     flat: (Instant, f64),
+    /// Since when the rate has been cut deeply without effect, and the queue then, milliseconds.
+    deep: (Instant, f64),
+    /// It has shown the capacity all the time.
+    teaches: bool,
 }
 
 /// The controller of one direction. Rates are in bits per second.
@@ -78,6 +86,9 @@ pub(super) struct RateController {
     reference: Option<f64>,
     /// Moving average of the relative change from the reference to the next capacity.
     variability: f64,
+    /// The last of these changes, and a moving average that ignores single ones.
+    last_change: f64,
+    lasting_variability: f64,
     event: Option<QueueEvent>,
     /// The highest recent traffic, bits per second, which is forgotten slowly.
     highest: f64,
@@ -87,6 +98,8 @@ pub(super) struct RateController {
     queues: [(Instant, f64); QUEUES],
     /// When delay signals were last known.
     known_at: Instant,
+    /// When there was last no traffic.
+    quiet_at: Instant,
     pub(super) reason: Reason,
 }
 
@@ -107,8 +120,11 @@ const SPREAD_MAX: f64 = 10.0;
 /// Without delay signals the rate stays for this long, and then moves towards base by this share in a second.
 const KEEP_RATE: Nanos = Nanos::from_millis(5000);
 const DECAY: f64 = 0.02;
-/// Variability of a line of which nothing is known.
-const VARIABILITY_START: f64 = 0.1;
+/// From this round trip on, milliseconds, what is known of the line is old. A choice between terrestrial paths, which seldom exceed
+/// it, and geostationary satellites, which take 500 ms and more.
+const HIGH_RTT: f64 = 300.0;
+/// Traffic below this share of the rate is none.
+const QUIET: f64 = 0.05;
 
 impl RateController {
     pub(super) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
@@ -122,12 +138,15 @@ impl RateController {
             cruise: base,
             rate: base,
             reference: None,
-            variability: VARIABILITY_START,
+            variability: 0.0,
+            last_change: 0.0,
+            lasting_variability: 0.0,
             event: None,
             highest: 0.0,
             spread: 0.0,
             queues: [(Instant(0), 0.0); QUEUES],
             known_at: now,
+            quiet_at: now,
             reason: Reason::Start,
         }
     }
@@ -140,6 +159,18 @@ impl RateController {
     /// The newest queue delay, milliseconds.
     pub(super) const fn queue(&self) -> f64 {
         self.queues[QUEUES - 1].1
+    }
+
+    /// True if a cut is in progress.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.event.is_some()
+    }
+
+    /// The rate at which this direction waits for its turn to explore, on a line that varies little.
+    pub(super) fn waits_at(&self, params: &Params) -> Option<f64> {
+        let share = params.wait_at + params.wait_at_by_variability * self.lasting_variability;
+        let rate = || self.reference.map_or(self.cruise, |reference| reference * share);
+        (share < 1.0).then(rate)
     }
 
     /// Decides on the rate. `elapsed` is the time since the last step, seconds.
@@ -157,8 +188,27 @@ impl RateController {
             Some(delay) => self.step_known(now, elapsed, params, seen, delay),
         };
         self.cruise = self.cruise.clamp(self.min, self.max);
+        if !seen.may_explore
+            && let Some(waits_at) = self.waits_at(params)
+        {
+            self.rate = self.rate.min(waits_at);
+        }
+        if self.is_in_slow_start(now, params, seen) {
+            self.rate = self.rate.min(self.cruise * params.slow_start_share);
+        }
         self.rate = self.rate.clamp(self.min, self.max);
         action
+    }
+
+    /// True for a download that has just begun on a path with a high round trip.
+    fn is_in_slow_start(&mut self, now: Instant, params: &Params, seen: &Observation) -> bool {
+        if seen.load < QUIET && seen.passes < QUIET * self.cruise {
+            self.quiet_at = now;
+        }
+        let rounds = millis(now.since(self.quiet_at)) / seen.base_rtt.max(1.0);
+        self.direction == Direction::Download
+            && seen.base_rtt >= HIGH_RTT
+            && rounds < params.slow_start_rounds
     }
 
     fn step_blind(&mut self, now: Instant, elapsed: f64, seen: &Observation) {
@@ -194,7 +244,7 @@ impl RateController {
             return self.cut(now, elapsed, params, seen, (delay, queue, target), capacity);
         }
         if seen.is_loaded {
-            self.grow(elapsed, params, (1.0 - queue / target).max(0.0));
+            self.grow(elapsed, params, seen, (1.0 - queue / target).max(0.0));
         } else {
             self.reason = Reason::Unloaded;
         }
@@ -206,7 +256,7 @@ impl RateController {
     /// upload sends crosses it, or makes its queue longer.
     fn capacity(&self, now: Instant, queue: f64, passes: f64) -> f64 {
         let (at, before) = self.queues[0];
-        let span = now.since(at).0 as f64 / 1e6;
+        let span = millis(now.since(at));
         let is_known = (HISTORY_MIN..=1000.0).contains(&span);
         if self.direction == Direction::Download || !is_known {
             return passes;
@@ -239,17 +289,30 @@ impl RateController {
             capacity_before: capacity,
             cruise_before,
             flat: (now, queue),
+            deep: (now, queue),
+            teaches: true,
         });
+        event.teaches &= seen.teaches;
         event.capacity += (capacity - event.capacity) * (elapsed / CAPACITY_TIME).min(1.0);
         let change = queue - event.flat.1;
         if change.max(-change) > params.flat_ms + event.flat.1 / 10.0 {
             event.flat = (now, queue);
         }
+        if self.rate > params.deep_at * event.capacity_before || queue < params.no_effect_at * event.deep.1 {
+            event.deep = (now, queue);
+        }
         self.event = Some(event);
-        let flat_for = now.since(event.flat.0).0 as f64 / 1e6;
-        let is_flat = flat_for > params.flat_for_ms + seen.base_rtt.0 as f64 / 1e6;
+        let deep_for = millis(now.since(event.deep.0));
+        if seen.is_ambiguous && deep_for > params.no_effect_for_ms + seen.base_rtt + queue {
+            return self.acquit(event);
+        }
+        let is_flat = millis(now.since(event.flat.0)) > params.flat_for_ms + seen.base_rtt;
         if is_flat && !delay.is_overdue && self.rate < params.flat_at * event.capacity_before {
-            return self.retract(event, queue, seen.is_ambiguous);
+            return if seen.is_ambiguous && self.direction == Direction::Upload {
+                self.acquit(event)
+            } else {
+                self.change_path(event, queue)
+            };
         }
         let least = match self.direction {
             Direction::Download => params.least_download,
@@ -269,28 +332,37 @@ impl RateController {
         Action::None
     }
 
-    /// Takes a cut back that had no effect on the delay.
-    fn retract(&mut self, event: QueueEvent, queue: f64, is_ambiguous: bool) -> Action {
-        self.event = None;
-        self.cruise = event.cruise_before;
-        self.rate = self.cruise;
-        if is_ambiguous && self.direction == Direction::Upload {
-            self.reason = Reason::Steady;
-            return Action::Acquit;
-        }
+    /// Takes back a cut, because the delay does not follow the rate: it is the path's.
+    fn change_path(&mut self, event: QueueEvent, queue: f64) -> Action {
+        self.retract(event);
         let by = Nanos((queue * 1e6) as u64);
         self.reason = Reason::PathChanged { by };
         Action::Rebase
     }
 
+    /// Takes back a cut, because the queue is another direction's.
+    fn acquit(&mut self, event: QueueEvent) -> Action {
+        self.retract(event);
+        self.reason = Reason::Steady;
+        Action::Acquit
+    }
+
+    fn retract(&mut self, event: QueueEvent) {
+        self.event = None;
+        self.cruise = event.cruise_before;
+        self.rate = self.cruise;
+    }
+
     /// Grows: slowly at the reference capacity, faster the further away. `room` is the part of the target that no queue fills.
-    fn grow(&mut self, elapsed: f64, params: &Params, room: f64) {
-        if let Some(event) = self.event.take() {
-            let last = self.reference.unwrap_or(event.capacity);
-            let change = event.capacity - last;
-            let relative = change.max(-change) / event.capacity.max(last).max(1.0);
-            self.variability += (relative - self.variability) * params.variability_weight;
-            self.reference = Some(last + change * params.reference_weight);
+    fn grow(&mut self, elapsed: f64, params: &Params, seen: &Observation, room: f64) {
+        if let Some(event) = self.event.take()
+            && event.teaches
+        {
+            self.learn(params, event.capacity);
+        }
+        if !seen.may_explore && self.waits_at(params).is_some_and(|rate| self.cruise >= rate) {
+            self.reason = Reason::Steady;
+            return;
         }
         let distance = self
             .reference
@@ -298,9 +370,30 @@ impl RateController {
         let growth = params.growth
             + params.growth_by_variability * self.variability
             + params.growth_by_distance * distance.max(-distance);
-        self.cruise *= 1.0 + growth.min(params.growth_max) * elapsed * room;
+        let by_rtt = if seen.base_rtt >= HIGH_RTT {
+            params.high_rtt_growth
+        } else {
+            1.0
+        };
+        self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * elapsed * room;
         self.reason = Reason::Grow;
     }
+
+    /// Learns from a capacity that a queue has shown.
+    fn learn(&mut self, params: &Params, capacity: f64) {
+        let last = self.reference.unwrap_or(capacity);
+        let change = capacity - last;
+        self.reference = Some(last + change * params.reference_weight);
+        let relative = change.max(-change) / capacity.max(last).max(1.0);
+        self.variability += (relative - self.variability) * params.variability_weight;
+        let lasting = relative.min(self.last_change);
+        self.lasting_variability += (lasting - self.lasting_variability) * params.variability_weight;
+        self.last_change = relative;
+    }
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -338,7 +431,9 @@ mod tests {
             is_busy: true,
             has_traffic: true,
             is_ambiguous: false,
-            base_rtt: Nanos::from_millis(20),
+            may_explore: true,
+            teaches: true,
+            base_rtt: 20.0,
         }
     }
 
@@ -386,6 +481,61 @@ mod tests {
             (queue, rate)
         });
         assert!((2e6..10e6).contains(&controller.rate), "{controller:?}");
+    }
+
+    #[test]
+    fn a_deep_cut_without_effect_is_taken_back_where_the_queue_may_be_the_other_directions() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        let mut action = Action::None;
+        while action == Action::None && now.0 < 3_000_000_000 {
+            now = now + STEP;
+            let seen = Observation {
+                is_ambiguous: true,
+                ..seen(60.0, controller.rate, controller.rate)
+            };
+            action = controller.step(now, 0.05, &Params::default(), &seen);
+        }
+        assert_eq!(action, Action::Acquit);
+        assert!(controller.rate >= 20e6, "{controller:?}");
+    }
+
+    #[test]
+    fn a_direction_that_waits_for_its_turn_stays_below_the_capacity_of_a_line_that_does_not_vary() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        run(&mut controller, &mut now, 300, |_| (30.0, 10e6));
+        run(&mut controller, &mut now, 100, |rate| (0.0, rate));
+        let waiting = |rate| Observation {
+            may_explore: false,
+            ..seen(0.0, rate, rate)
+        };
+        for _ in 0..100 {
+            now = now + STEP;
+            let seen = waiting(controller.rate);
+            controller.step(now, 0.05, &Params::default(), &seen);
+        }
+        assert!((9e6..10e6).contains(&controller.rate), "{controller:?}");
+    }
+
+    #[test]
+    fn a_download_begins_with_half_the_rate_where_the_round_trip_is_high() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        let mut rate_after = |millis: u64| {
+            for _ in 0..millis / 50 {
+                now = now + STEP;
+                let seen = Observation {
+                    base_rtt: 600.0,
+                    ..seen(0.0, controller.rate, controller.rate)
+                };
+                controller.step(now, 0.05, &Params::default(), &seen);
+            }
+            controller.rate
+        };
+        assert!((10e6..12e6).contains(&rate_after(5000)));
+        let later = rate_after(10_000);
+        assert!((19e6..22e6).contains(&later), "grows slowly: {later}");
     }
 
     #[test]

@@ -579,3 +579,36 @@ fn the_utility_weighs_bytes_of_both_directions_against_time_with_a_queue() {
     assert!((of(10_000_000, 2_000_000, 25.0) - (20f64.ln() - 0.5)).abs() < 1e-12);
     assert!(of(0, 1_000_000, 0.0).is_finite());
 }
+
+/// Where only round trips are known, it must not cut one direction for the other one's queue.
+#[test]
+fn the_lean_controller_shares_a_line_between_both_directions() {
+    for name in ["path-change", "changing"] {
+        let trace = trace(name);
+        let [lean, sqm, theirs] = [Contender::Lean, Contender::Sqm, Contender::CakeAutorate]
+            .map(|contender| figures(&trace, contender, Signals::Echo));
+        let beside = format!("{name}: {lean:?} {sqm:?} {theirs:?}");
+        assert!(
+            lean.above_30_ms_percent < theirs.above_30_ms_percent / 2.0,
+            "{beside}"
+        );
+        for direction in Direction::BOTH {
+            let most = sqm.delivered[direction].0 as f64;
+            assert!(lean.delivered[direction].0 as f64 >= 0.9 * most, "{beside}");
+        }
+    }
+}
+
+#[test]
+fn the_lean_controller_leaves_no_queue_on_a_path_with_a_high_round_trip() {
+    let geo = trace("geo");
+    let lean = figures(&geo, Contender::Lean, Signals::OneWay);
+    let theirs = figures(&geo, Contender::CakeAutorate, Signals::OneWay);
+    assert!(lean.above_30_ms_percent < 1.0, "{lean:?}");
+    for direction in Direction::BOTH {
+        assert!(
+            lean.delivered[direction] > theirs.delivered[direction],
+            "{lean:?} {theirs:?}"
+        );
+    }
+}
