@@ -150,7 +150,7 @@ test('the program reports an invalid value in every text field', async () => {
         while ((await closed.count()) > 0) await closed.first().click();
         // Autorate's other options are checked only if it is on. The name of its log is left out: nearly any text is valid.
         const autorate = page.locator('#option-autorate');
-        if (await autorate.count()) await autorate.check();
+        if (await autorate.count()) await autorate.selectOption('1');
         const fields = await page
             .locator('input[id^="option-"]:not([type="checkbox"], #option-autorate_log)')
             .evaluateAll((all) => all.map(({ id }) => id));
@@ -163,7 +163,7 @@ test('the program reports an invalid value in every text field', async () => {
             await field.fill(before);
             await page.locator(`#${id}-said .wrong`).first().waitFor({ state: 'detached' });
         }
-        if (await autorate.count()) await autorate.uncheck();
+        if (await autorate.count()) await autorate.selectOption('');
     }
     // All values are as before, so there is nothing to apply or to discard.
     await page.getByRole('button', { name: 'Review changes' }).waitFor({ state: 'detached' });

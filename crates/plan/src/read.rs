@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use sqm_core::direction::Direction;
 use sqm_core::units::{Rate, shortened};
 
 use crate::diagnostic::{Finding, Report};
@@ -12,8 +13,8 @@ use crate::options::{self, OptionInfo, PerSide};
 use crate::own::{self, OwnScript};
 use crate::recipes;
 use crate::settings::{
-    Autorate, CakeOption, CakeValue, DirectionSettings, Facing, Leaf, Limits, Link, Reflector, Script,
-    Settings,
+    Autorate, CakeOption, CakeValue, DirectionSettings, Facing, Leaf, Limits, Link, Moving, Reflector,
+    Script, Settings,
 };
 use crate::side::Side;
 use crate::uci;
@@ -264,14 +265,28 @@ impl<'a, 'r> Reader<'a, 'r> {
     }
 
     fn autorate(&mut self, download: Option<Rate>, upload: Option<Rate>) -> Option<Autorate> {
-        if !self.value(&options::AUTORATE, value::switch) {
-            return None;
-        }
-        let download = (&options::DOWNLOAD, download);
-        let upload = (&options::UPLOAD, upload);
+        let only = match self.value(&options::AUTORATE, moving) {
+            Moving::Neither => return None,
+            Moving::Both => None,
+            Moving::Only(direction) => Some(direction),
+        };
+        let fixed = |rate| Limits { min: rate, max: rate };
         Some(Autorate {
-            download: self.limits(&options::MIN_DOWNLOAD, download, &options::MAX_DOWNLOAD),
-            upload: self.limits(&options::MIN_UPLOAD, upload, &options::MAX_UPLOAD),
+            only,
+            download: match only {
+                Some(Direction::Upload) => fixed(download),
+                _ => {
+                    let download = (&options::DOWNLOAD, download);
+                    self.limits(&options::MIN_DOWNLOAD, download, &options::MAX_DOWNLOAD)
+                }
+            },
+            upload: match only {
+                Some(Direction::Download) => fixed(upload),
+                _ => {
+                    let upload = (&options::UPLOAD, upload);
+                    self.limits(&options::MIN_UPLOAD, upload, &options::MAX_UPLOAD)
+                }
+            },
             reflectors: self.reflectors(),
             log: self.given(&options::AUTORATE_LOG, value::log_name),
         })
@@ -535,6 +550,15 @@ impl<'a, 'r> Reader<'a, 'r> {
 /// The range of a whole number; any number if the registry has none.
 fn range(option: &OptionInfo) -> (i64, i64) {
     option.range.unwrap_or((i64::MIN, i64::MAX))
+}
+
+/// The value of `autorate`: a switch, or one direction.
+fn moving(text: &str) -> Result<Moving, Finding> {
+    match value::switch(text) {
+        Ok(true) => Ok(Moving::Both),
+        Ok(false) => Ok(Moving::Neither),
+        Err(_) => value::choice(text, &options::MOVING),
+    }
 }
 
 /// The default of an option that has one.

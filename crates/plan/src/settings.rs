@@ -8,7 +8,7 @@ mod reflector;
 
 use std::collections::BTreeMap;
 
-use sqm_core::direction::PerDirection;
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Nanos, Rate};
 
 use crate::device::Device;
@@ -115,6 +115,8 @@ pub const LOG_FOLDER: &str = "/var/log/sqm";
 /// How the daemon may change the rates; those of `download` and `upload` are where it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Autorate {
+    /// The direction whose rate alone moves; `None` if both do.
+    pub only: Option<Direction>,
     /// `min_download`, `max_download`.
     pub download: Limits,
     /// `min_upload`, `max_upload`.
@@ -123,6 +125,17 @@ pub struct Autorate {
     pub reflectors: Vec<Reflector>,
     /// `autorate_log`: the name of a file in [`LOG_FOLDER`] to write the decisions to.
     pub log: Option<String>,
+}
+
+/// `autorate`: the rates that move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    /// `0`.
+    Neither,
+    /// `1`.
+    Both,
+    /// `download` or `upload`.
+    Only(Direction),
 }
 
 /// The rates between which one may move.

@@ -212,12 +212,13 @@ impl Program {
         };
         let upload = importer.rates(&self.upload);
         importer.set("script", "best_of_cake.qos");
-        importer.set("autorate", if download || upload { "1" } else { "0" });
-        if !download && !upload {
-            for option in ["min_download", "max_download", "min_upload", "max_upload"] {
-                importer.imported.options.retain(|(name, _)| *name != option);
-            }
-        }
+        let moving = match (download, upload) {
+            (true, true) => "1",
+            (true, false) => "download",
+            (false, true) => "upload",
+            (false, false) => "0",
+        };
+        importer.set("autorate", moving);
         importer.reflectors();
         importer.imported.differences.push(everywhere(format!(
             "{} moves the rates of queues that another program sets up: a new section uses best_of_cake.qos, and option \
@@ -338,9 +339,7 @@ impl Importer<'_> {
                 rates.adjust, rates.direction
             );
             self.differ(&adjust, message);
-            for option in rates.options {
-                self.set(option, base.clone());
-            }
+            self.set(rates.options[1], base);
             return false;
         }
         let of_percent = |base: &str| base.parse::<u64>().ok().map(|base| base * USUAL_PERCENT / 100);

@@ -116,7 +116,9 @@ impl Plan {
             return Some(Mover::Cake);
         }
         let bounds = self.autorate.as_ref().and_then(|autorate| autorate.bounds(side));
-        bounds.map(|_| Mover::Daemon)
+        bounds
+            .filter(|bounds| bounds.min != bounds.max)
+            .map(|_| Mover::Daemon)
     }
 
     /// A sentence for each rate that moves, and for the hosts that are probed for it.
@@ -204,6 +206,28 @@ mod tests {
     fn a_direction_with_equal_bounds_stays_at_its_rate() {
         let plan = planned(" option autorate 1\n option min_upload 2mbit\n option max_upload 2mbit\n");
         assert_eq!(plan.moving()[1], "autorate: the upload stays at 2mbit");
+    }
+
+    #[test]
+    fn one_direction_alone_moves_if_autorate_says_so() {
+        let plan =
+            planned(" option autorate download\n option min_download 3090\n option max_download 30906\n");
+        let expected = [
+            "autorate: 'sqm daemon' moves the download between 3090kbit and 30906kbit",
+            "autorate: the upload stays at 2mbit",
+        ];
+        assert_eq!(plan.moving()[..2], expected);
+        assert_eq!(
+            Side::ALL.map(|side| plan.mover(side)),
+            [None, Some(Mover::Daemon)],
+            "the upload is verified as planned"
+        );
+        let plan = planned(" option autorate upload\n");
+        assert_eq!(plan.moving()[0], "autorate: the download stays at 20mbit");
+        assert_eq!(
+            Side::ALL.map(|side| plan.mover(side)),
+            [Some(Mover::Daemon), None]
+        );
     }
 
     #[test]

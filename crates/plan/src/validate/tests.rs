@@ -381,6 +381,29 @@ fn a_reflector_in_words_says_what_to_write() {
 }
 
 #[test]
+fn bounds_of_the_direction_that_autorate_leaves_alone_have_no_effect() {
+    let said = warnings(&["autorate download", "min_upload 500", "max_download 90000"]);
+    let about: Vec<_> = said
+        .iter()
+        .filter(|said| said.contains("autorate moves"))
+        .collect();
+    assert_eq!(about.len(), 1, "{said:?}");
+    assert!(
+        about[0].contains("'min_upload'") && about[0].contains("the upload stays at its rate"),
+        "{said:?}"
+    );
+    let said = only_error(&["autorate downlaod"]);
+    assert!(
+        said.contains("'downlaod' is not one of 0, 1, download, upload")
+            && said.ends_with("did you mean 'download'?"),
+        "{said}"
+    );
+    let loaded = loaded(&section(&["autorate on"]));
+    let autorate = loaded.settings[0].autorate.as_ref().expect("autorate is on");
+    assert_eq!(autorate.only, None, "the words of a switch go on to work");
+}
+
+#[test]
 fn reflectors_have_blanks_or_commas_between_them() {
     for text in [
         "192.0.2.1 sqm://192.0.2.2",

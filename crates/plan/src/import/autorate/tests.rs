@@ -80,10 +80,10 @@ fn a_direction_that_is_not_adjusted_keeps_its_rate() {
     let imported = shell(&USUAL.replace("adjust_dl_shaper_rate=1", "adjust_dl_shaper_rate=0"));
     let text = options(&imported);
     assert!(
-        text.contains("min_download 4000;download 4000;max_download 4000;"),
+        text.contains("download 4000;") && !text.contains("_download"),
         "{text}"
     );
-    assert!(text.contains("autorate 1;"), "{text}");
+    assert!(text.contains("autorate upload;"), "{text}");
     assert!(
         said(&imported).contains("adjust_dl_shaper_rate is off: the download stays at 4000"),
         "{}",
@@ -102,7 +102,7 @@ fn a_direction_that_is_not_adjusted_keeps_its_rate() {
     let upload_only = shell(&format!("{USUAL}upload_only=1\n"));
     let text = options(&upload_only);
     assert!(
-        text.contains("download 0;") && !text.contains("min_download"),
+        text.contains("download 0;") && !text.contains("min_download") && text.contains("autorate upload;"),
         "{text}"
     );
     require_valid(&upload_only);
@@ -190,8 +190,8 @@ fn each_instance_of_openwrts_cake_autorate_becomes_a_section() {
         "{said}"
     );
     assert_eq!(
-        (lte.get("enabled"), lte.get("min_upload")),
-        (Some("0"), Some("20000"))
+        (lte.get("enabled"), lte.get("autorate")),
+        (Some("0"), Some("download"))
     );
     assert!(
         from_uci(&source("sqm", "config queue\n\toption enabled 1\n"))

@@ -62,10 +62,16 @@ return baseclass.extend({
 			range: [ 0, 10 ],
 		},
 		{
-			name: 'autorate', tab: 'basic', level: 'advanced', kind: 'switch',
+			name: 'autorate', tab: 'basic', level: 'advanced', kind: 'choice',
 			title: _('Follow a line that varies'),
 			about: _('The daemon adapts the rates to latency under load, for mobile, satellite and some cable lines; it starts with the speeds above.'),
 			standard: '0',
+			choices: [
+				[ '0', _('no, both rates stay') ],
+				[ '1', _('yes, both rates move') ],
+				[ 'download', _('the download alone moves; the upload stays') ],
+				[ 'upload', _('the upload alone moves; the download stays') ]
+			],
 		},
 		{
 			name: 'min_download', tab: 'basic', level: 'advanced', kind: 'rate',
