@@ -82,12 +82,6 @@ impl Listeners {
         if let Err(warning) = descriptors::require(needed) {
             warn!("{warning}");
         }
-        clear(socket)?;
-        let unix = UnixListener::bind(socket)
-            .with_context(|| format!("cannot listen on the socket {}", socket.display()))?;
-        rustix::net::listen(&unix, BACKLOG)?;
-        // Every user may connect; `routes` decides for each connection which requests are allowed.
-        fs::set_permissions(socket, Permissions::from_mode(0o666))?;
         let metrics = match metrics {
             None => None,
             Some(address) => {
@@ -98,6 +92,13 @@ impl Listeners {
                 Some(listener)
             }
         };
+        // The socket comes last: whoever has waited for it finds the metrics port open.
+        clear(socket)?;
+        let unix = UnixListener::bind(socket)
+            .with_context(|| format!("cannot listen on the socket {}", socket.display()))?;
+        rustix::net::listen(&unix, BACKLOG)?;
+        // Every user may connect; `routes` decides for each connection which requests are allowed.
+        fs::set_permissions(socket, Permissions::from_mode(0o666))?;
         Ok(Self { unix, metrics })
     }
 

@@ -188,6 +188,9 @@ fn a_router_is_told_of_a_new_document_and_reads_what_it_missed() {
 
 /// Acknowledged writes between two kills. A choice: not a multiple of the writers, so each kill meets them at other places.
 const BETWEEN_KILLS: usize = 47;
+/// Values of a key that are looked for. The store keeps the last 64, and one that was written again after a kill is there twice. While the
+/// others wait for a lost acknowledgement, one writer may make more writes than that.
+const LOOKED_FOR: usize = 50;
 
 #[test]
 fn a_server_killed_ten_times_during_writes_has_every_acknowledged_document() {
@@ -229,7 +232,7 @@ fn a_server_killed_ten_times_during_writes_has_every_acknowledged_document() {
                 .into_iter()
                 .map(|entry| String::from_utf8(entry.value).expect("text"));
             // One whose acknowledgement was lost is written again, so a value may be there twice.
-            for text in &written {
+            for text in written.iter().skip(written.len().saturating_sub(LOOKED_FOR)) {
                 assert!(found.any(|found| found == *text), "{text} of {}", written.len());
             }
             assert!(found.all(|found| Some(&found) == written.last()));

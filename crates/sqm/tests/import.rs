@@ -274,10 +274,8 @@ fn files_of_cake_autorate_and_sqm_autorate_set_the_rates_of_the_section() {
         "option download '4000'",
         "option min_download '3000'",
         "option max_download '9000'",
-        "option min_upload '800'",
         "option upload '800'",
-        "option max_upload '800'",
-        "option autorate '1'",
+        "option autorate 'download'",
         "option autorate_reflectors '192.0.2.1 192.0.2.2'",
     ] {
         assert!(config.contains(line), "{line}: {config}");
