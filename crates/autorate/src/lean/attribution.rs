@@ -146,7 +146,7 @@ impl Attribution {
         }
     }
 
-    /// A load that begins has the next turn: what it finds, it causes. A queue that is older is the other direction's.
+    /// Gives the next turn to a load that begins: a queue that appears now is most likely its. An older queue is the other direction's.
     fn begin_load(&mut self, situation: &Situation) {
         let Situation { now, directions, .. } = *situation;
         match (directions.download.is_busy, directions.upload.is_busy) {
