@@ -79,6 +79,11 @@ impl Autorate {
         self.delays.is_high_rtt().then(|| self.delays.base_rtt())
     }
 
+    /// The reflectors whose probes bypass a queue in which the user's connections wait.
+    pub fn bypassing(&self) -> impl Iterator<Item = u16> {
+        self.delays.bypassing()
+    }
+
     fn add(&mut self, sample: &Sample) {
         let is_fresh = self.now.since(sample.at) <= STALE;
         match sample.signal {

@@ -2,9 +2,13 @@
 //!
 //! Each [`Source`] has a baseline: its smallest recent delay. The part of a sample above its baseline is queue delay. The estimate is
 //! the lower median of the four newest samples, so that one bad source can neither cut the rate nor hide a queue.
+//!
+//! Reflectors lead: a connection counts for no more than they confirm, and not at all where they show one-way delays. They lose this
+//! place in a direction while their probes bypass its queue ([`disagreement`]).
 
 mod baseline;
 mod consensus;
+mod disagreement;
 mod source;
 
 use alloc::vec::Vec;
@@ -15,7 +19,8 @@ use sqm_core::units::{Instant, Nanos};
 use crate::Signal;
 
 use consensus::{NewestSamples, SAMPLES};
-use source::{DelayKind, Delays, RELIABLE, Source, SourceId};
+use disagreement::agreed_delay;
+use source::{DelayKind, Delays, RELIABLE, Source, SourceId, channel};
 
 /// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +51,13 @@ pub(crate) const SEEN_AFTER: Nanos = Nanos::from_millis(200);
 const MAX_SOURCES: usize = 32;
 /// With fewer sources of one kind than this, the other kind is used. A single source cannot be checked by another.
 const ENOUGH: usize = 2;
+/// Connections do not count where this many reflectors show one-way delays. A choice: their median resists one bad reflector.
+const ENOUGH_ONE_WAY: usize = 3;
+/// This many connections must agree on a queue that a reflector does not show: the far end of one, or of two to one host, may be
+/// slow…
+const ENOUGH_FLOWS: usize = 3;
+/// …or this many if the reflector's probes bypass the queue of the other direction. Choices.
+const ENOUGH_FLOWS_AGAIN: usize = 2;
 /// An answer is recent for this long: six reflectors take turns within 300 ms, and a half more is the margin.
 const FRESH: Nanos = Nanos::from_millis(450);
 /// A flow whose last sample is older than this reports less often than reflectors do, so that reflectors are preferred.
@@ -118,8 +130,7 @@ impl DelayEstimator {
     ) -> Option<DelayEstimate> {
         let (samples, kind) = self.samples(direction, now, is_attributed, Source::is_trusted);
         let current = || {
-            self.sources
-                .iter()
+            self.voters(direction, now)
                 .filter(|source| source.kind == kind && source.is_current(direction, now))
         };
         let trusted = current().filter(|source| source.is_trusted()).count();
@@ -188,16 +199,33 @@ impl DelayEstimator {
     }
 
     /// The part of a round trip that the other direction is known to cause, nanoseconds: the largest of its one-way samples. `None` if
-    /// the other direction is not known by itself.
+    /// the other direction is not known by itself, or if round trips do not include its queue.
     fn known_part_of_other(&self, direction: Direction, now: Instant) -> Option<i64> {
         let (samples, kind) = self.samples(direction.other(), now, false, Source::is_trusted);
         let largest = samples.iter().map(|sample| sample.delay).max();
-        largest.filter(|_| kind == DelayKind::OneWay)
+        largest.filter(|_| kind == DelayKind::OneWay && !self.flows_lead(direction.other(), now))
+    }
+
+    /// The reflectors whose probes bypass the queue in which the user's connections wait, in either direction.
+    pub(crate) fn bypassing(&self) -> impl Iterator<Item = u16> {
+        self.sources.iter().filter_map(|source| match source.id {
+            SourceId::Reflector(reflector) => {
+                let bypasses = |direction| source.bypasses(direction);
+                Direction::BOTH.into_iter().any(bypasses).then_some(reflector)
+            }
+            SourceId::Flow(_) => None,
+        })
     }
 
     /// The smallest round trip without a queue of any source; zero before the first answer.
     pub(crate) fn base_rtt(&self) -> Nanos {
-        let rtts = self.sources.iter().filter_map(Source::base_rtt);
+        let is_one_way = |source: &&Source| !source.id.is_flow() && source.kind == DelayKind::OneWay;
+        let flows_count = self.sources.iter().filter(is_one_way).count() < ENOUGH_ONE_WAY;
+        let counted = self
+            .sources
+            .iter()
+            .filter(|source| flows_count || !source.id.is_flow());
+        let rtts = counted.filter_map(Source::base_rtt);
         Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(MAX_RTT)
     }
 
@@ -245,7 +273,11 @@ impl DelayEstimator {
     ) {
         let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-MAX_DELAY, MAX_DELAY)));
         let index = self.index(id, kind, at);
+        let since_last = at.since(self.sources[index].heard_at);
         self.sources[index].add(at, sent, delays, kind, self.idle);
+        if !id.is_flow() {
+            self.compare_with_flows(index, now, since_last);
+        }
         // The answer is compared with the estimate of all sources of its kind, including those that are not trusted, or none could
         // regain its trust. Overdue probes do not count here: they would be a sample of both directions, and contradict every answer
         // for the direction that has no queue.
@@ -272,6 +304,65 @@ impl DelayEstimator {
                     .filter(|sent| !source.is_overtaken(*sent, self.undelayed));
             }
         }
+    }
+
+    /// Compares a reflector that has just answered with the connections of each direction that is not idle.
+    fn compare_with_flows(&mut self, index: usize, now: Instant, since_last: Nanos) {
+        for direction in Direction::BOTH {
+            let needed = match self.sources[index].bypasses(direction.other()) {
+                true => ENOUGH_FLOWS_AGAIN,
+                false => ENOUGH_FLOWS,
+            };
+            let smallest = |flow: &Source| {
+                flow.samples(direction, now, false)
+                    .map(|sample| sample.delay)
+                    .min()
+            };
+            let delays = self.flows(direction, now).filter_map(smallest);
+            let agreed = agreed_delay(delays, needed).filter(|_| !self.idle[channel(direction)]);
+            let is_new_proof = agreed.is_some_and(|agreed| {
+                self.sources[index].compare_with_flows(direction, now, since_last, agreed)
+            });
+            if is_new_proof {
+                let flows = self.sources.iter_mut().filter(|source| source.id.is_flow());
+                flows.for_each(Source::forgive);
+            }
+        }
+    }
+
+    /// The connections that report a direction.
+    fn flows(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> + Clone {
+        self.sources
+            .iter()
+            .filter(move |source| source.id.is_flow() && source.is_current(direction, now))
+    }
+
+    /// The sources that count for a direction. A reflector whose probes bypass its queue does not where connections know the direction,
+    /// and connections do not where other reflectors show it by itself.
+    fn voters(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
+        let flows_know = self.flows(direction, now).next().is_some();
+        let is_wrong = move |source: &Source| flows_know && source.bypasses(direction);
+        let one_ways = self.sources.iter().filter(|source| {
+            !source.id.is_flow()
+                && source.kind == DelayKind::OneWay
+                && source.is_current(direction, now)
+                && !is_wrong(source)
+        });
+        let flows_vote = one_ways.count() < ENOUGH_ONE_WAY;
+        self.sources.iter().filter(move |source| match source.id {
+            SourceId::Reflector(_) => !is_wrong(source),
+            SourceId::Flow(_) => flows_vote,
+        })
+    }
+
+    /// True if connections know a direction, and the probes of all trusted reflectors bypass its queue.
+    fn flows_lead(&self, direction: Direction, now: Instant) -> bool {
+        let is_confirming = |source: &Source| {
+            !source.id.is_flow() && source.is_trusted() && source.is_current(direction, now)
+        };
+        self.flows(direction, now).next().is_some()
+            && self.sources.iter().any(|source| source.bypasses(direction))
+            && !self.voters(direction, now).any(is_confirming)
     }
 
     /// The place of a source, which is added if it is new.
@@ -307,7 +398,7 @@ impl DelayEstimator {
         let share = SAMPLES.div_ceil(count.max(1));
         let mut samples = NewestSamples::default();
         let used = || {
-            self.sources.iter().filter(|source| {
+            self.voters(direction, now).filter(|source| {
                 source.kind == kind && is_allowed(source) && source.is_current(direction, now)
             })
         };
@@ -334,7 +425,7 @@ impl DelayEstimator {
 
     /// The trusted reflectors with recent information.
     fn recent_reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        self.sources.iter().filter(move |source| {
+        self.voters(direction, now).filter(move |source| {
             !source.id.is_flow() && source.is_trusted() && source.is_recent(direction, now)
         })
     }
@@ -347,17 +438,16 @@ impl DelayEstimator {
         is_allowed: impl Fn(&Source) -> bool,
     ) -> (DelayKind, usize) {
         let allowed = |kind| {
-            self.sources
-                .iter()
+            self.voters(direction, now)
                 .filter(move |source| source.kind == kind)
                 .filter(|source| is_allowed(source))
         };
         let recent = |kind| allowed(kind).filter(|source| source.is_recent(direction, now));
-        let is_current_reflector =
-            |source: &&Source| source.is_current(direction, now) && !source.id.is_flow();
+        let may_be_slow = |source: &Source| !source.id.is_flow() || self.flows_lead(direction, now);
+        let is_slow = |source: &&Source| source.is_current(direction, now) && may_be_slow(source);
         let count = |kind| match recent(kind).count() {
             recent @ ENOUGH.. => recent,
-            _ => allowed(kind).filter(is_current_reflector).count().min(1),
+            _ => allowed(kind).filter(is_slow).count().min(1),
         };
         let (one_ways, round_trips) = (count(DelayKind::OneWay), count(DelayKind::RoundTrip));
         // One-way delays are preferred where several sources report them, or where reflectors confirm what a flow reports.

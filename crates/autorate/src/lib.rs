@@ -22,7 +22,8 @@
 //!   The part of a sample above the baseline is queue delay. The lower median of the four newest samples counts. A probe that is
 //!   overdue counts with its age, so that a drop of the capacity is seen before answers arrive, unless a later probe has
 //!   overtaken it. A source that keeps contradicting the others is ignored. A connection counts for no more than reflectors
-//!   confirm, because its far end may wait behind another line.
+//!   confirm, because its far end may wait behind another line. Where several connections agree on a queue that reflectors do not
+//!   show for long, the carrier lets probes bypass it, and connections lead.
 //! * **Capacity.** A line with a queue is busy. A download's capacity is then what arrives; an upload's capacity is
 //!   `sent * time / (time + growth of the delay)`.
 //! * **Target.** 5 ms of queue delay; 6.5 ms for both directions together where they are not measured apart; 1.5 ms for an

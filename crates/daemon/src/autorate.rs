@@ -29,6 +29,8 @@ use sqm_plan::settings::{LOG_FOLDER, Limits, Reflector};
 use crate::journal::Journal;
 use crate::waker::Waker;
 #[cfg(feature = "fleet")]
+pub(super) use packet_sampler::Need;
+#[cfg(feature = "fleet")]
 pub(super) use passive_rtt::PassiveRtt;
 #[cfg(any(test, fuzzing))]
 pub use passive_rtt::fuzz as fuzz_segments;

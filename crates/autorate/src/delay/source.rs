@@ -5,6 +5,7 @@ use sqm_core::units::{Instant, Nanos};
 
 use super::baseline::Baseline;
 use super::consensus::{DelaySample, SAMPLES};
+use super::disagreement::Disagreement;
 use super::{FRESH, FRESH_FLOW, FRESH_SLOW, MAX_DELAY};
 
 /// A probe that is overdue by more than this is lost rather than late. A choice, longer than any buffer should hold.
@@ -59,6 +60,8 @@ pub(super) struct Source {
     pub(super) reliability: u32,
     /// Moving average of answers that disagreed with the estimate, of 1024.
     outlier_score: u32,
+    /// The evidence that a reflector's probes bypass the queue, in the order of [`Direction::BOTH`].
+    disagreements: [Disagreement; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +82,37 @@ impl Source {
             heard_at: Instant(0),
             reliability: 256,
             outlier_score: 0,
+            disagreements: [Disagreement::default(); 2],
         }
+    }
+
+    /// Compares what a reflector has just answered with the queue delay that connections agree on. Returns true if this proves that
+    /// its probes bypass the queue of the direction.
+    pub(super) fn compare_with_flows(
+        &mut self,
+        direction: Direction,
+        now: Instant,
+        since_last: Nanos,
+        agreed: i64,
+    ) -> bool {
+        let mut disagreement = self.disagreements[channel(direction)];
+        let shown = self.samples(direction, now, true).map(|sample| sample.delay);
+        let is_new_proof = disagreement.add(since_last, shown, agreed);
+        self.disagreements[channel(direction)] = disagreement;
+        if is_new_proof {
+            self.disagreements[channel(direction.other())].expect();
+        }
+        is_new_proof
+    }
+
+    /// True if it is proven that the reflector's probes bypass the queue of the direction.
+    pub(super) const fn bypasses(&self, direction: Direction) -> bool {
+        self.disagreements[channel(direction)].is_proven()
+    }
+
+    /// Forgets how often its answers disagreed, because the estimate that they were compared with was wrong.
+    pub(super) const fn forgive(&mut self) {
+        self.outlier_score = 0;
     }
 
     pub(super) const fn is_trusted(&self) -> bool {
@@ -161,7 +194,7 @@ impl Source {
         direction: Direction,
         now: Instant,
         count_overdue: bool,
-    ) -> impl Iterator<Item = DelaySample> {
+    ) -> impl Iterator<Item = DelaySample> + Clone {
         let channel = channel(direction);
         let baseline = self.baselines[channel].min();
         let mut answers = self
@@ -228,7 +261,7 @@ impl Source {
 }
 
 /// The place of a direction in [`Delays`].
-const fn channel(direction: Direction) -> usize {
+pub(super) const fn channel(direction: Direction) -> usize {
     match direction {
         Direction::Download => 0,
         Direction::Upload => 1,

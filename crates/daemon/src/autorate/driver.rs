@@ -9,6 +9,7 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 use super::capacity_store::CapacityStore;
 use super::log::Log;
+use super::packet_sampler::Need;
 use super::passive_rtt::PassiveRtt;
 use super::prober::Prober;
 use super::throughput::ThroughputReader;
@@ -125,11 +126,12 @@ impl Driver {
                 self.prober.overdue(now, &mut samples);
                 self.throughput.read(now, &mut samples);
                 self.report_hour(now, &mut samples);
-                // Each sampled packet costs processor time: sample only if probes do not show the one-way delays.
-                if probes == Probes::Off || self.prober.has_one_way_delays(now) {
+                if probes == Probes::Off {
                     self.passive.pause();
                 } else {
-                    self.passive.poll(now, self.throughput.loads(), &mut samples);
+                    let need = self.need_for_connections(now);
+                    self.passive
+                        .poll(now, self.throughput.loads(), need, &mut samples);
                 }
             }
             if !is_tick && samples.is_empty() {
@@ -158,6 +160,15 @@ impl Driver {
                     Probes::Off => IDLE_TICK,
                     Probes::Every(_) => TICK,
                 };
+        }
+    }
+
+    /// Each sampled packet costs processor time, so connections are only a check where reflectors show one-way delays.
+    fn need_for_connections(&self, now: Instant) -> Need {
+        let is_bypassed = self.controller.bypassing().next().is_some();
+        match self.prober.has_one_way_delays(now) && !is_bypassed {
+            true => Need::Check,
+            false => Need::Measure,
         }
     }
 

@@ -28,6 +28,8 @@ const OUTGOING: u32 = 4;
 /// Values that identify round trips in one direction, sampled per second: five for each connection that is followed. Several
 /// segments may carry one value. A choice.
 const SAMPLES_PER_SECOND: u64 = 40;
+/// Samples that only check what reflectors say are this many times fewer. A choice: two connections still yield several a second.
+const FEWER: u64 = 4;
 /// Bytes of a download for each acknowledgement, which carries a timestamp: two segments (RFC 1122 section 4.2.3.2).
 const BYTES_PER_TIMESTAMP: u64 = 3000;
 /// Bytes of an upload between two segment ends that the mask can tell apart.
@@ -87,9 +89,9 @@ impl PacketSampler {
         self.device == device
     }
 
-    /// Adapts the share of packets that are sampled to the throughput.
-    pub(super) fn adapt(&mut self, loads: PerDirection<Rate>) -> io::Result<()> {
-        let mask = SamplingMask::for_loads(loads);
+    /// Adapts the share of packets that are sampled to the throughput, and to how many samples are needed.
+    pub(super) fn adapt(&mut self, loads: PerDirection<Rate>, need: Need) -> io::Result<()> {
+        let mask = SamplingMask::new(loads, need);
         // Hysteresis: replace the filter only if a share changes by a factor of four.
         let is_near = |mask: u32, old: u32| mask / 2 <= old && old / 2 <= mask;
         if is_near(mask.timestamps, self.mask.timestamps) && is_near(mask.ends, self.mask.ends) {
@@ -141,6 +143,15 @@ impl PacketSampler {
     }
 }
 
+/// The purpose of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// To check reflectors, which show the delay of each direction themselves.
+    Check,
+    /// To know the delay of each direction.
+    Measure,
+}
+
 /// Bits that must be zero in the value that identifies a segment. The more bits, the fewer segments are sampled.
 #[derive(Clone, Copy, Default)]
 struct SamplingMask {
@@ -151,12 +162,15 @@ struct SamplingMask {
 }
 
 impl SamplingMask {
-    /// The mask for this throughput.
-    fn for_loads(loads: PerDirection<Rate>) -> Self {
+    fn new(loads: PerDirection<Rate>, need: Need) -> Self {
+        let fewer = match need {
+            Need::Check => FEWER,
+            Need::Measure => 1,
+        };
         let mask = |load: Rate, bytes_per_value: u64, max_divisor: u64| {
             let values_per_second = load.bits_per_sec() / 8 / bytes_per_value;
-            let divisor = (values_per_second / SAMPLES_PER_SECOND)
-                .clamp(1, max_divisor)
+            let divisor = (values_per_second * fewer / SAMPLES_PER_SECOND)
+                .clamp(1, max_divisor * fewer)
                 .next_power_of_two();
             u32::try_from(divisor - 1).unwrap_or(u32::MAX)
         };
@@ -334,6 +348,24 @@ mod tests {
                     assert!(accepts(SamplingMask::default(), &segment));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_check_takes_a_quarter_of_the_samples() {
+        for mbits in [10, 100, 1000] {
+            let load = Rate::from_kbits_per_sec(mbits * 1000);
+            let loads = PerDirection {
+                download: load,
+                upload: load,
+            };
+            let [check, measure] = [Need::Check, Need::Measure].map(|need| SamplingMask::new(loads, need));
+            assert_eq!(
+                check.timestamps + 1,
+                (measure.timestamps + 1) * 4,
+                "{mbits} Mbit/s"
+            );
+            assert_eq!(check.ends + 1, (measure.ends + 1) * 4, "{mbits} Mbit/s");
         }
     }
 

@@ -1,10 +1,10 @@
-//! Measures delays on the user's own TCP connections while there is traffic and probes do not show one-way delays.
+//! Measures delays on the user's own TCP connections while there is traffic.
 
 use sqm_autorate::Sample;
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
 
-use super::packet_sampler::PacketSampler;
+use super::packet_sampler::{Need, PacketSampler};
 use super::tcp_timestamps::FlowTracker;
 
 /// How often the sampler's masks follow the throughput, and how often a sampler that could not be opened is tried again. A
@@ -36,10 +36,16 @@ impl PassiveRtt {
     }
 
     /// Adds samples from the packets that have passed since the last call. `loads` is the present throughput.
-    pub(crate) fn poll(&mut self, now: Instant, loads: PerDirection<Rate>, samples: &mut Vec<Sample>) {
+    pub(crate) fn poll(
+        &mut self,
+        now: Instant,
+        loads: PerDirection<Rate>,
+        need: Need,
+        samples: &mut Vec<Sample>,
+    ) {
         if self.adapted_at.is_none_or(|at| now.since(at) >= ADAPT_INTERVAL) {
             self.adapted_at = Some(now);
-            self.adapt(loads);
+            self.adapt(loads, need);
         }
         let Some(sampler) = &mut self.sampler else { return };
         let before = samples.len();
@@ -70,7 +76,7 @@ impl PassiveRtt {
     }
 
     /// Adapts the sampler to the throughput. Opens it, also again if its device was replaced.
-    fn adapt(&mut self, loads: PerDirection<Rate>) {
+    fn adapt(&mut self, loads: PerDirection<Rate>, need: Need) {
         let Some(device) = &self.device else { return };
         let index = std::fs::read_to_string(format!("/sys/class/net/{device}/ifindex"))
             .ok()
@@ -82,7 +88,7 @@ impl PassiveRtt {
             (sampler, _) => sampler,
         };
         if let Some(sampler) = &mut self.sampler
-            && sampler.adapt(loads).is_err()
+            && sampler.adapt(loads, need).is_err()
         {
             self.sampler = None;
         }

@@ -11,7 +11,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::status::InterfaceStatus;
 use sqm_plan::line::ConfiguredLine;
 
-use crate::autorate::{PassiveRtt, ThroughputReader};
+use crate::autorate::{Need, PassiveRtt, ThroughputReader};
 
 /// The connections whose shortest round trips are stored for each line. A choice: the sampler follows eight at a time.
 const MAX_FLOWS: usize = 64;
@@ -148,7 +148,8 @@ impl Line {
     fn poll(&mut self, now: Instant) {
         let mut samples = Vec::new();
         self.throughput.read(now, &mut samples);
-        self.passive.poll(now, self.throughput.loads(), &mut samples);
+        self.passive
+            .poll(now, self.throughput.loads(), Need::Measure, &mut samples);
         for sample in samples {
             self.take(sample);
         }

@@ -118,10 +118,7 @@ fn udp_servers_show_one_way_delays() {
         assert_eq!(one["is_one_way"], true, "{autorate:#}");
         assert!(one["answers"].as_u64() > Some(20), "{autorate:#}");
     }
-    assert!(
-        autorate["tcp_samples"].as_u64() < Some(100),
-        "connections need not be looked at any more: {autorate:#}"
-    );
+    assert!(autorate["tcp_samples"].as_u64() > Some(100), "{autorate:#}");
 
     // Both servers restart and have lost their sessions. The daemon waits half a minute before it contacts irtt
     // again.
