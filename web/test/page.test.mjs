@@ -17,6 +17,7 @@ const AUTORATE = {
     download: { rate_bits_per_sec: 84e6, reason: 'loaded, no queue: rate stays', load_bits_per_sec: 2e6, cuts: 3 },
     upload: { rate_bits_per_sec: 38e6, reason: 'long queue: rate cut; queue delay 21.0 ms', load_bits_per_sec: 37e6, cuts: 12 },
     is_probing: true, probes_sent: 400, tcp_samples: 0, reflectors: [{ address: '9.9.9.9', rtt_ms: 14.2, is_one_way: false, answers: 190, lost: 1 }],
+    specially_treated: [],
 };
 
 let chromium;
@@ -239,6 +240,13 @@ test('sentences of the program are translated, with their numbers', async (t) =>
     await page.getByText('um 233,2 ms, mehr als das Ziel von 5,0 ms').waitFor();
     await page.goto(`${mock.url}#/dashboard`);
     await page.getByText('lange Warteschlange: die Rate sinkt; Wartezeit 21,0 ms').waitFor();
+    await page.finish();
+});
+
+test('probes that the carrier treats specially are named', async (t) => {
+    const mock = await serve(t, LINE, { autorate: { ...AUTORATE, specially_treated: ['icmp', 'udp'] } });
+    const page = await open(chromium.browser, `${mock.url}#/dashboard`);
+    await page.getByText('Treated specially on this line: ICMP, UDP.').waitFor();
     await page.finish();
 });
 

@@ -156,12 +156,29 @@ pub struct AutorateStatus {
     pub reflectors: Vec<ReflectorStatus>,
     /// The number of delay samples from TCP connections that pass the device.
     pub tcp_samples: u64,
+    /// The kinds of probes that bypass the queue in which the user's packets wait, so that the rates follow TCP connections:
+    /// `icmp`, `udp`.
+    #[serde(default)]
+    pub specially_treated: Vec<String>,
     /// A recommended change of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// Why the rates do not follow the line. The configured rates are in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+}
+
+/// A sentence about the kinds of probes that bypass the queue; `None` if none does.
+pub fn special_treatment(kinds: &[String]) -> Option<String> {
+    let (are, they) = match kinds.len() {
+        0 => return None,
+        1 => ("is", "it bypasses"),
+        _ => ("are", "they bypass"),
+    };
+    let kinds = kinds.join(" and ");
+    Some(format!(
+        "{kinds} {are} treated specially on this line: {they} the queue, so the rates follow the user's TCP connections"
+    ))
 }
 
 /// The controller's status in one direction.

@@ -268,6 +268,11 @@ function AutorateStatus({ status }: { status: Autorate }) {
                     </div>
                 ))}
             </div>
+            {status.specially_treated.length > 0 && (
+                <p>
+                    {t('dashboard.special', { kinds: status.specially_treated.map((kind) => kind.toUpperCase()).join(', ') })}
+                </p>
+            )}
             <p class="small soft">
                 {t(status.is_probing ? 'dashboard.probing' : 'dashboard.not_probing')}{' '}
                 {status.reflectors

@@ -86,6 +86,8 @@ const page: Words = {
     'dashboard.flows': 'Ströme',
     'dashboard.autorate': 'Ratenautomatik',
     'dashboard.cuts': 'Senkungen: {n}',
+    'dashboard.special':
+        'Auf diesem Anschluss besonders behandelt: {kinds}. Diese Messpakete umgehen die Warteschlange. Die Raten richten sich deshalb nach den TCP-Verbindungen deiner Geräte.',
     'dashboard.probing': 'Die Leitung ist in Benutzung. Gemessen wird zu diesen Reflektoren:',
     'dashboard.not_probing': 'Die Leitung ist ruhig, darum wird nicht gemessen. Reflektoren:',
     'dashboard.last_grade': 'Letzter Test',

@@ -82,6 +82,8 @@ export const en = {
     'dashboard.flows': 'Flows',
     'dashboard.autorate': 'Autorate',
     'dashboard.cuts': 'Rate cuts: {n}',
+    'dashboard.special':
+        'Treated specially on this line: {kinds}. These probes bypass the queue, so the rates follow the TCP connections of your devices.',
     'dashboard.probing': 'The line is in use. Probing reflectors:',
     'dashboard.not_probing': 'The line is idle, so no probes are sent. Reflectors:',
     'dashboard.last_grade': 'Last test',

@@ -16,7 +16,7 @@ use super::throughput::ThroughputReader;
 use super::{Context, LineConfig};
 use crate::clock::monotonic;
 use sqm_api::journal::LogKind;
-use sqm_api::status::{AutorateDirection, AutorateStatus};
+use sqm_api::status::{AutorateDirection, AutorateStatus, special_treatment};
 use sqm_configuration::rate_override::RateOverride;
 use tracing::warn;
 
@@ -55,6 +55,8 @@ pub(super) struct Driver {
     status_at: Instant,
     /// Why samples are missing, as logged last.
     sampling_error: Option<String>,
+    /// The kinds of probes that bypass the queue, as logged last.
+    specially_treated: Vec<String>,
     /// The recommended `cake_rtt` or interval, if paths are longer than the queues are set up for.
     advice: Option<String>,
     /// The hour of day (UTC) that the controller received last.
@@ -90,6 +92,7 @@ impl Driver {
             logged_at: now,
             status_at: now,
             sampling_error: None,
+            specially_treated: Vec::new(),
             advice: None,
             hour: None,
             line,
@@ -203,6 +206,7 @@ impl Driver {
         }
         self.status_at = now;
         self.log_sampling_error();
+        self.log_special_treatment(now);
         self.log_advice();
         for message in [self.log.take_message(), self.store.take_message()]
             .into_iter()
@@ -291,6 +295,18 @@ impl Driver {
         self.sampling_error = error;
     }
 
+    /// Logs which kinds of probes bypass the queue, if that has changed.
+    fn log_special_treatment(&mut self, now: Instant) {
+        let kinds = self.prober.kinds_of(self.controller.bypassing(), now);
+        if kinds == self.specially_treated {
+            return;
+        }
+        self.record(special_treatment(&kinds).unwrap_or_else(|| {
+            "probes show the queue of this line again: the rates follow reflectors".to_owned()
+        }));
+        self.specially_treated = kinds;
+    }
+
     /// Logs the advice on a longer interval, once.
     fn log_advice(&mut self) {
         if self.advice.is_some() {
@@ -316,6 +332,7 @@ impl Driver {
             probes_sent: self.prober.sent(),
             reflectors: self.prober.reflectors(),
             tcp_samples: self.passive.samples(),
+            specially_treated: self.specially_treated.clone(),
             advice: self.advice.clone(),
             trouble: None,
         }

@@ -112,6 +112,23 @@ impl Prober {
         self.targets.iter().filter(is_one_way).count() >= ENOUGH_ONE_WAY
     }
 
+    /// The kinds of probes that bypass a queue, by the reflectors whose probes do: most of those of this kind that answer.
+    pub(super) fn kinds_of(&self, bypassing: impl Iterator<Item = u16>, now: Instant) -> Vec<String> {
+        let bypassing: Vec<u16> = bypassing.collect();
+        let is_most = |kind: &Kind| {
+            let (mut answering, mut counted) = (0, 0);
+            for (target, number) in self.targets.iter().zip(0u16..) {
+                if target.session.kind() == *kind && target.answers > 0 && !target.is_paused(now) {
+                    answering += 1;
+                    counted += usize::from(bypassing.contains(&number));
+                }
+            }
+            counted * 2 > answering
+        };
+        let kinds = [Kind::Icmp, Kind::Udp].into_iter().filter(is_most);
+        kinds.map(|kind| kind.name().to_owned()).collect()
+    }
+
     /// Sends a probe to a reflector. Returns `false` if that is not possible now.
     fn probe(&mut self, index: usize, now: Instant) -> bool {
         let number = self.number.wrapping_add(1);
@@ -362,6 +379,36 @@ mod tests {
         let status = &prober.reflectors()[1];
         assert_eq!((status.is_one_way, status.lost), (true, 0), "{status:?}");
         assert_eq!(status.address, format!("sqm://{v6}"));
+    }
+
+    #[test]
+    fn a_kind_is_named_if_most_reflectors_that_answer_are_bypassing() {
+        let mut prober = prober(
+            &[
+                "192.0.2.1",
+                "192.0.2.2",
+                "192.0.2.3",
+                "sqm://192.0.2.4",
+                "192.0.2.5",
+            ]
+            .map(str::to_owned),
+        );
+        let now = monotonic();
+        let kinds =
+            |prober: &Prober, bypassing: &[u16]| prober.kinds_of(bypassing.iter().copied(), now).join(" ");
+        assert_eq!(kinds(&prober, &[0, 1, 2, 3]), "", "none has answered");
+        prober
+            .targets
+            .iter_mut()
+            .take(4)
+            .for_each(|target| target.answers = 1);
+        assert_eq!(kinds(&prober, &[0]), "");
+        assert_eq!(kinds(&prober, &[0, 2]), "icmp");
+        assert_eq!(kinds(&prober, &[3]), "udp");
+        assert_eq!(kinds(&prober, &[0, 1, 2, 3]), "icmp udp");
+        prober.targets[1].paused_until = Some(now + PAUSE);
+        prober.targets[2].paused_until = Some(now + PAUSE);
+        assert_eq!(kinds(&prober, &[0]), "icmp");
     }
 
     #[test]

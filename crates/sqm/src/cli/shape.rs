@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use serde::Serialize;
 use sqm_api::client;
-use sqm_api::status::Health;
+use sqm_api::status::{Health, special_treatment};
 use sqm_kernel::netlink::link::Link;
 use sqm_kernel::netlink::socket::{self, Socket};
 use sqm_kernel::state::{self, Store};
@@ -354,8 +354,9 @@ impl Status {
                     direction.reason,
                 );
             }
-            if let Some(advice) = &autorate.advice {
-                outln!("  {advice}");
+            let special = special_treatment(&autorate.specially_treated);
+            for sentence in special.iter().chain(&autorate.advice) {
+                outln!("  {sentence}");
             }
         }
         Ok(code)

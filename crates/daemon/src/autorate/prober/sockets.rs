@@ -28,6 +28,16 @@ pub(super) enum Kind {
     Udp,
 }
 
+impl Kind {
+    /// Its name in the status.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Icmp => "icmp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
 impl Sockets {
     /// Opens no socket yet: [`Self::send`] does.
     pub(super) const fn new(kind: Kind, device: Option<String>) -> Self {
