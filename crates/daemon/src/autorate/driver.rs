@@ -18,7 +18,7 @@ use crate::clock::monotonic;
 use sqm_api::journal::LogKind;
 use sqm_api::status::{AutorateDirection, AutorateStatus, special_treatment};
 use sqm_configuration::rate_override::RateOverride;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// How often the device's counters are read under load; a choice.
 const TICK: Nanos = Nanos::from_millis(50);
@@ -295,15 +295,18 @@ impl Driver {
         self.sampling_error = error;
     }
 
-    /// Logs which kinds of probes bypass the queue, if that has changed.
+    /// Logs which kinds of probes bypass the queue, if that has changed. Unlike a rate it is of interest after weeks, too.
     fn log_special_treatment(&mut self, now: Instant) {
         let kinds = self.prober.kinds_of(self.controller.bypassing(), now);
         if kinds == self.specially_treated {
             return;
         }
-        self.record(special_treatment(&kinds).unwrap_or_else(|| {
+        let sentence = special_treatment(&kinds).unwrap_or_else(|| {
             "probes show the queue of this line again: the rates follow reflectors".to_owned()
-        }));
+        });
+        let (kind, interface) = (LogKind::Autorate.name(), &self.line.interface);
+        info!(kind, interface, "{interface}: {sentence}");
+        self.record(sentence);
         self.specially_treated = kinds;
     }
 

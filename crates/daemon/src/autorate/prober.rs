@@ -37,6 +37,8 @@ pub(super) struct Prober {
     targets: Vec<Target>,
     /// The index of the reflector whose turn it is.
     next: usize,
+    /// The index of the reflector without one-way delays whose turn it is.
+    next_other: usize,
     /// The number of the last probe.
     number: u32,
     sent: u64,
@@ -79,6 +81,7 @@ impl Prober {
             udp: Sockets::new(Kind::Udp, device),
             targets,
             next: 0,
+            next_other: 0,
             number: 0,
             sent: 0,
             sent_at: None,
@@ -93,17 +96,36 @@ impl Prober {
         if all_paused && self.sent_at.is_some_and(|at| now.since(at) < ALL_PAUSED_INTERVAL) {
             return;
         }
-        let only_one_way = self.has_one_way_delays(now) && !self.number.is_multiple_of(OTHERS_DIVISOR);
-        for _ in 0..self.targets.len() {
-            let index = self.next;
-            self.next = (index + 1) % self.targets.len();
-            let target = &self.targets[index];
-            let is_wanted = all_paused || !is_paused(target) && (!only_one_way || target.is_one_way);
-            if is_wanted && self.probe(index, now) {
-                self.sent_at = Some(now);
+        let prefers_one_way = self.has_one_way_delays(now);
+        let is_other = |target: &Target| !is_paused(target) && !target.is_one_way;
+        if prefers_one_way && self.number.is_multiple_of(OTHERS_DIVISOR) {
+            let sent;
+            (sent, self.next_other) = self.send_to_next(self.next_other, now, is_other);
+            if sent {
                 return;
             }
         }
+        let is_wanted =
+            |target: &Target| all_paused || !is_paused(target) && (!prefers_one_way || target.is_one_way);
+        (_, self.next) = self.send_to_next(self.next, now, is_wanted);
+    }
+
+    /// Sends a probe to the first reflector from `next` on that is wanted and can be probed. Returns `false` if there is none, and the
+    /// one whose turn it is then.
+    fn send_to_next(
+        &mut self,
+        next: usize,
+        now: Instant,
+        is_wanted: impl Fn(&Target) -> bool,
+    ) -> (bool, usize) {
+        let count = self.targets.len();
+        for index in (0..count).map(|step| (next + step) % count) {
+            if is_wanted(&self.targets[index]) && self.probe(index, now) {
+                self.sent_at = Some(now);
+                return (true, (index + 1) % count);
+            }
+        }
+        (false, next)
     }
 
     /// `true` if enough reflectors show one-way delays.
@@ -379,6 +401,27 @@ mod tests {
         let status = &prober.reflectors()[1];
         assert_eq!((status.is_one_way, status.lost), (true, 0), "{status:?}");
         assert_eq!(status.address, format!("sqm://{v6}"));
+    }
+
+    #[test]
+    fn reflectors_without_one_way_delays_take_turns_for_one_probe_in_eight() {
+        let sockets = [(); 6].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let addresses = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
+        let mut prober = prober(&addresses.map(|address| format!("sqm://{address}")));
+        for target in prober.targets.iter_mut().take(3) {
+            target.is_one_way = true;
+        }
+        // A reflector that does not answer is sent an introduction a second.
+        let begin = monotonic();
+        for n in 0..48 {
+            prober.send(begin + Nanos::from_millis(n * 1000));
+        }
+        let sent: Vec<usize> = prober
+            .targets
+            .iter()
+            .map(|target| target.outstanding.len())
+            .collect();
+        assert_eq!(sent, [14, 14, 14, 2, 2, 2]);
     }
 
     #[test]
