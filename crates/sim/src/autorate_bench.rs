@@ -45,6 +45,15 @@ pub enum Signals {
     OneWay,
     /// Round trips to reflectors, and one-way delays of the user's own TCP connections, from their time stamps.
     Tcp,
+    /// As [`Self::Tcp`], but the carrier lets probes bypass the line's queues.
+    Bypass,
+}
+
+impl Signals {
+    /// True if the user's own TCP connections are sampled.
+    const fn has_flows(self) -> bool {
+        matches!(self, Self::Tcp | Self::Bypass)
+    }
 }
 
 /// The controllers that are compared.

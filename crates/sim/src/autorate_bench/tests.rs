@@ -1,6 +1,8 @@
+use std::cell::Cell;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 
-use sqm_autorate::{Choice, Reason};
+use sqm_autorate::{Choice, Reason, Sample};
 use sqm_core::direction::Direction;
 use sqm_core::units::{Bytes, Rate};
 
@@ -611,4 +613,77 @@ fn the_lean_controller_leaves_no_queue_on_a_path_with_a_high_round_trip() {
             "{lean:?} {theirs:?}"
         );
     }
+}
+
+/// A line and its load without the upload that has no congestion control: no connection can show its queue.
+fn with_connections_alone(name: &str) -> Trace {
+    let mut trace = trace(name);
+    trace.length = trace.length.min(Nanos::from_millis(150_000));
+    trace.loads.iter_mut().for_each(|(_, load)| load.flood = None);
+    trace
+}
+
+/// The share of the time in which a queue exceeds 30 ms, percent, after both directions have been loaded for a while.
+fn later_above_30_ms(trace: &Trace, contender: Contender, signals: Signals) -> f64 {
+    let [mut all, mut above] = [0.0, 0.0];
+    run(trace, contender, signals, SEED, &mut |moment| {
+        if moment.time >= Nanos::from_millis(75_000) {
+            let longest = moment.delay.download.max(moment.delay.upload);
+            all += 1.0;
+            above += f64::from(u8::from(longest > Nanos::from_millis(30)));
+        }
+    });
+    above / all * 100.0
+}
+
+/// The carrier treats ping specially. The user's connections show the queue that pings bypass.
+#[test]
+fn a_line_whose_queue_is_bypassed_by_probes_is_soon_controlled_as_well_as_another() {
+    for name in ["steady", "changing"] {
+        let trace = with_connections_alone(name);
+        for contender in [Contender::Sqm, Contender::Lean] {
+            let [usual, bypassed] =
+                [Signals::Tcp, Signals::Bypass].map(|signals| later_above_30_ms(&trace, contender, signals));
+            assert!(
+                bypassed <= usual + 1.5,
+                "{name}, {contender:?}: {bypassed} % against {usual} %"
+            );
+        }
+    }
+}
+
+/// A controller that counts the steps in which probes are taken to bypass a queue.
+struct Counting {
+    controller: Autorate,
+    steps: Rc<Cell<usize>>,
+}
+
+impl Controller for Counting {
+    fn step(&mut self, now: Instant, samples: &[Sample]) -> Decision {
+        let decision = self.controller.step(now, samples);
+        let is_bypassed = self.controller.bypassing().next().is_some();
+        self.steps.set(self.steps.get() + usize::from(is_bypassed));
+        decision
+    }
+}
+
+#[test]
+fn probes_are_said_to_bypass_a_queue_only_where_they_do() {
+    let counted = |trace: &Trace, signals| {
+        let steps = Rc::new(Cell::new(0));
+        let controller = Counting {
+            controller: Autorate::new(START, trace.bounds, PerDirection::default()),
+            steps: Rc::clone(&steps),
+        };
+        run_controller(trace, Box::new(controller), signals, SEED);
+        steps.get()
+    };
+    for mut trace in Trace::all(SEED) {
+        trace.length = trace
+            .length
+            .min(Nanos::from_millis(if is_nightly() { 3_600_000 } else { 60_000 }));
+        assert_eq!(counted(&trace, Signals::Tcp), 0, "{}", trace.name);
+    }
+    let steps = counted(&with_connections_alone("steady"), Signals::Bypass);
+    assert!(steps > 140 * 20, "{steps} in 150 s");
 }

@@ -340,7 +340,7 @@ impl<'a> World<'a> {
             Event::NextProbe => self.on_next_probe(),
             Event::ProbeAtReflector(probe) => self.probe_at_reflector(probe),
             Event::ProbeAtLine(probe) => {
-                if let Ok(leaves) = self.fifos.download.offer(self.now, PROBE) {
+                if let Some(leaves) = self.offer_probe(Direction::Download) {
                     self.at(leaves, Event::ProbeAtShaper(probe));
                 }
             }
@@ -379,6 +379,14 @@ impl<'a> World<'a> {
         segment.lost |= offered.is_err();
         let (Ok(leaves) | Err(leaves)) = offered;
         leaves
+    }
+
+    /// Offers a probe to the line. Returns when it leaves, or `None` if it was dropped.
+    fn offer_probe(&mut self, direction: Direction) -> Option<Instant> {
+        match self.signals {
+            Signals::Bypass => Some(self.now),
+            _ => self.fifos[direction].offer(self.now, PROBE).ok(),
+        }
     }
 
     /// Passes data from the line to the shaper.
@@ -470,7 +478,7 @@ impl<'a> World<'a> {
                 self.at(leaves + half, Event::Acked(segment));
             }
             Packet::Probe(probe) => {
-                if let Ok(leaves) = self.fifos.upload.offer(self.now, PROBE) {
+                if let Some(leaves) = self.offer_probe(Direction::Upload) {
                     self.at(leaves + half, Event::ProbeAtReflector(probe));
                 }
             }
@@ -626,7 +634,7 @@ impl<'a> World<'a> {
             return;
         }
         let signal = match self.signals {
-            Signals::Echo | Signals::Tcp => Signal::Echo {
+            Signals::Echo | Signals::Tcp | Signals::Bypass => Signal::Echo {
                 reflector,
                 sent: probe.sent,
                 rtt: self.now.since(probe.sent),
@@ -672,7 +680,7 @@ impl<'a> World<'a> {
     /// milliseconds.
     fn sample_tcp(&mut self, segment: &Segment, sent: Instant) {
         let flow = segment.flow;
-        if self.signals != Signals::Tcp || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
+        if !self.signals.has_flows() || self.now.since(self.sampled_at[flow]) < TCP_SAMPLE {
             return;
         }
         self.sampled_at[flow] = self.now;

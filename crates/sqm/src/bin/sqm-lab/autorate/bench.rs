@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// The seed of the generated lines and of all noise; for a range such as 1-20, prints the mean and the worst seed.
     #[arg(long, value_name = "N|FROM-TO", default_value = "1")]
     seed: Seeds,
-    /// The delay signals that the controllers receive [default: all three kinds].
+    /// The delay signals that the controllers receive [default: echo, one-way, tcp].
     #[arg(long, value_enum, value_name = "KINDS", value_delimiter = ',', num_args = 1..)]
     signals: Vec<SignalsArg>,
     /// Print JSON.
@@ -65,6 +65,8 @@ enum SignalsArg {
     OneWay,
     /// Round trips to reflectors, and one-way delays of the user's own TCP flows, which cake-autorate ignores.
     Tcp,
+    /// As tcp, but the carrier lets probes bypass the line's queues.
+    Bypass,
 }
 
 /// A trace of --list, for programs.
@@ -95,7 +97,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let signals = if self.signals.is_empty() {
-            SignalsArg::value_variants()
+            &SignalsArg::DEFAULT[..]
         } else {
             &self.signals
         };
@@ -170,16 +172,21 @@ impl From<SignalsArg> for Signals {
             SignalsArg::Echo => Self::Echo,
             SignalsArg::OneWay => Self::OneWay,
             SignalsArg::Tcp => Self::Tcp,
+            SignalsArg::Bypass => Self::Bypass,
         }
     }
 }
 
 impl SignalsArg {
+    /// Those of the published tables.
+    const DEFAULT: [Self; 3] = [Self::Echo, Self::OneWay, Self::Tcp];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Echo => "echo",
             Self::OneWay => "one-way",
             Self::Tcp => "tcp",
+            Self::Bypass => "bypass",
         }
     }
 }
