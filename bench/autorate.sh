@@ -8,8 +8,8 @@
 #
 #   bench/autorate.sh target/release/sqm [SECONDS [echo|udp]]
 #
-# With "echo" no reflector answers timestamp requests, so the daemon samples TCP connections, too; needs nft. With "udp" the
-# reflectors are `sqm serve`.
+# With "echo" no reflector answers timestamp requests, so the daemon samples four times as many packets of TCP connections; needs nft.
+# With "udp" the reflectors are `sqm serve`.
 #
 # Counts the processor time of all threads of the daemon. A busy machine makes it a little longer, User Mode Linux (sqm-lab) many
 # times. Everything else (hosts, and the network between them) runs on other processors if there are any, because the kernel counts

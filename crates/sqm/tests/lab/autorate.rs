@@ -3,6 +3,8 @@
 use super::shared::home;
 use serde_json::Value;
 use sqm_lab::{Buffer, Clock, Direction, Home, Line};
+use sqm_measure::result::TestResult;
+use sqm_measure::stats;
 
 /// A line with these initial rates, kbit/s.
 pub(crate) fn line(down: u64, up: u64) -> Line {
@@ -135,4 +137,79 @@ fn udp_servers_show_one_way_delays() {
         let more = one["answers"].as_u64() > before["answers"].as_u64().map(|n| n + 20);
         assert!(more, "{again:#}");
     }
+}
+
+/// The rates of the line whose queues are bypassed, kbit/s.
+const DOWN: u64 = 40_000;
+const UP: u64 = 8000;
+
+/// Lets ICMP and UDP bypass the modem's queues, as some carriers do: they have a band of their own beside the bottleneck.
+fn bypass_queues(home: &Home) {
+    let mut script = String::new();
+    for (device, rate) in [("lan0", DOWN), ("wan0", UP)] {
+        let (burst, limit) = (1600 + rate / 4, rate / 8 * 400);
+        script += &format!(
+            "tc -n modem qdisc replace dev {device} root handle 2: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1
+             tc -n modem qdisc add dev {device} parent 2:2 handle 1: tbf rate {rate}kbit burst {burst} limit {limit} overhead 4
+             for kind in 'ip icmp' 'ip udp' 'ipv6 icmpv6' 'ipv6 udp'; do
+                 set -- $kind
+                 tc -n modem filter add dev {device} parent 2: protocol $1 flower ip_proto $2 classid 2:1
+             done
+"
+        );
+    }
+    home.script(&script).expect("the modem takes orders");
+}
+
+/// Figures of a load of a minute: the 95th percentile of the round trips of its TCP connections from its 30th second on, and the
+/// status and the daemon's log at that time.
+struct Loaded {
+    round_trip_p95_ms: f64,
+    status: Value,
+    said: String,
+    log: String,
+}
+
+fn load_for_a_minute(is_bypassed: bool) -> Loaded {
+    let home = home(Clock::Virtual, &line(DOWN, UP));
+    if is_bypassed {
+        bypass_queues(&home);
+    }
+    start(
+        &home,
+        "10.66.0.2 10.66.0.1 10.65.0.2 fd00:66::2 sqm://10.66.0.2 sqm://[fd00:66::2]",
+    );
+    let status = home
+        .script(&format!(
+            "{LOAD}load 60s & sleep 30; sqm status --daemon >/tmp/said; cp /tmp/log /tmp/log-then; sqm status --daemon --json; wait"
+        ))
+        .expect("a status");
+    let read = |path: &str| home.script(&format!("cat {path}")).expect("a file");
+    let result = TestResult::from_json(&read("/tmp/load.json")).expect("a result");
+    let samples = result.flows.iter().flat_map(|flow| &flow.sender);
+    let settled = samples.filter(|sample| sample.t_ms >= 30_000.0);
+    let round_trips: Vec<f64> = settled.filter_map(|sample| sample.rtt_ms).collect();
+    Loaded {
+        round_trip_p95_ms: stats::percentile(&round_trips, 95.0).expect("connections"),
+        status: status_of(&status),
+        said: read("/tmp/said"),
+        log: read("/tmp/log-then"),
+    }
+}
+
+#[test]
+fn a_line_whose_queue_is_bypassed_by_probes_is_recognised_and_shaped_like_another() {
+    let [usual, bypassed] = [false, true].map(load_for_a_minute);
+    let sentence = "icmp and udp are treated specially on this line";
+    for (loaded, kinds, times) in [(&usual, 0, 0), (&bypassed, 2, 1)] {
+        let Loaded {
+            status, said, log, ..
+        } = loaded;
+        let named = status["autorate"]["specially_treated"].as_array().map(Vec::len);
+        assert_eq!(named, Some(kinds), "{status:#}");
+        assert_eq!(said.matches(sentence).count(), times, "{said}");
+        assert_eq!(log.matches(sentence).count(), times, "{log}");
+    }
+    let [usual, bypassed] = [usual, bypassed].map(|loaded| loaded.round_trip_p95_ms);
+    assert!(bypassed <= usual + 10.0, "{bypassed} ms against {usual} ms");
 }
