@@ -340,19 +340,27 @@ impl DelayEstimator {
     /// The sources that count for a direction. A reflector whose probes bypass its queue does not where connections know the direction,
     /// and connections do not where other reflectors show it by itself.
     fn voters(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        let flows_know = self.flows(direction, now).next().is_some();
+        // Most of this is needed seldom, and called often.
+        let has_flows = self.sources.iter().any(|source| source.id.is_flow());
+        let flows_know =
+            has_flows && self.is_bypassed(direction) && self.flows(direction, now).next().is_some();
         let is_wrong = move |source: &Source| flows_know && source.bypasses(direction);
         let one_ways = self.sources.iter().filter(|source| {
-            !source.id.is_flow()
-                && source.kind == DelayKind::OneWay
-                && source.is_current(direction, now)
+            source.kind == DelayKind::OneWay
+                && !source.id.is_flow()
                 && !is_wrong(source)
+                && source.is_current(direction, now)
         });
-        let flows_vote = one_ways.count() < ENOUGH_ONE_WAY;
+        let flows_vote = has_flows && one_ways.take(ENOUGH_ONE_WAY).count() < ENOUGH_ONE_WAY;
         self.sources.iter().filter(move |source| match source.id {
             SourceId::Reflector(_) => !is_wrong(source),
             SourceId::Flow(_) => flows_vote,
         })
+    }
+
+    /// True if the probes of a reflector bypass the queue of a direction.
+    fn is_bypassed(&self, direction: Direction) -> bool {
+        self.sources.iter().any(|source| source.bypasses(direction))
     }
 
     /// True if connections know a direction, and the probes of all trusted reflectors bypass its queue.
@@ -360,8 +368,8 @@ impl DelayEstimator {
         let is_confirming = |source: &Source| {
             !source.id.is_flow() && source.is_trusted() && source.is_current(direction, now)
         };
-        self.flows(direction, now).next().is_some()
-            && self.sources.iter().any(|source| source.bypasses(direction))
+        self.is_bypassed(direction)
+            && self.flows(direction, now).next().is_some()
             && !self.voters(direction, now).any(is_confirming)
     }
 

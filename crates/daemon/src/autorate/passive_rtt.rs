@@ -11,6 +11,9 @@ use super::tcp_timestamps::FlowTracker;
 /// choice.
 const ADAPT_INTERVAL: Nanos = Nanos::from_millis(1000);
 
+/// How often packets are read that only check what reflectors say. A choice: each packet has its time, so later reading changes little.
+const CHECK_INTERVAL: Nanos = Nanos::from_millis(200);
+
 /// The packet sampler and the connections that it follows.
 pub(crate) struct PassiveRtt {
     /// The device; `None` if it faces the home, where sampled delays would include the shaper's own queues.
@@ -20,6 +23,7 @@ pub(crate) struct PassiveRtt {
     error: Option<String>,
     flows: FlowTracker,
     adapted_at: Option<Instant>,
+    read_at: Instant,
     samples: u64,
 }
 
@@ -31,6 +35,7 @@ impl PassiveRtt {
             error: None,
             flows: FlowTracker::default(),
             adapted_at: None,
+            read_at: Instant(0),
             samples: 0,
         }
     }
@@ -43,6 +48,10 @@ impl PassiveRtt {
         need: Need,
         samples: &mut Vec<Sample>,
     ) {
+        if need == Need::Check && now.since(self.read_at) < CHECK_INTERVAL {
+            return;
+        }
+        self.read_at = now;
         if self.adapted_at.is_none_or(|at| now.since(at) >= ADAPT_INTERVAL) {
             self.adapted_at = Some(now);
             self.adapt(loads, need);
