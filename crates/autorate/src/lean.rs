@@ -7,14 +7,16 @@
 //!                          rate = cruise
 //! ```
 //!
-//! The capacity is what passes while there is a queue. The reference is the mean of the capacities that the last queues showed, and
-//! the variability is by how much they differ. On a line that varies, cruise follows a dip more slowly, because most dips are
-//! short, and grows faster.
+//! The capacity is what passes while there is a queue for at least a round trip. The reference is the median of the capacities that
+//! the last five queues showed, and the variability is the median of their changes, so that some wrong ones change neither. On a
+//! line that varies, cruise follows a dip more slowly, because most dips are short, and grows faster.
 //!
 //! A delay that does not change although the rate was cut far is not this direction's: it is the path's, or the other direction's.
 //! [`attribution`] decides between the directions where only round trips are known.
 
 mod attribution;
+mod capacity;
+mod event;
 mod params;
 mod rate;
 
@@ -87,8 +89,9 @@ impl Lean {
 
     fn is_suspect(&self, direction: Direction) -> bool {
         let throughput = &self.throughput[direction];
-        let load = throughput.load_ratio().max(throughput.latest_load_ratio());
-        load as f64 >= self.params.busy * 1000.0 || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD)
+        let traffic = bits(throughput.mean_rate().max(throughput.latest_rate()));
+        self.controllers[direction].is_much(&self.params, traffic)
+            || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD)
     }
 
     fn attribute(&mut self) {
@@ -96,6 +99,7 @@ impl Lean {
             let controller = &self.controllers[direction];
             Evidence {
                 is_busy: self.is_suspect(direction),
+                has_traffic: self.throughput[direction].has_any_traffic(),
                 is_known: self.delays.knows(direction, self.now),
                 is_cut: controller.is_cut(),
                 waits_for_turn: controller.waits_at(&self.params).is_some(),

@@ -6,7 +6,8 @@
 //!
 //! On a line that varies little, one direction explores at a time, while the other one waits below its known capacity. A new queue
 //! is then most likely the explorer's, and only one direction is cut. If a deep cut does not shorten the queue, the other direction
-//! is cut instead; if that does not help either, both are.
+//! is cut instead; if that does not help either, both are. Both are cut at once for a queue that is too long for an explorer: the
+//! line has lost much of its capacity.
 
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
@@ -18,6 +19,8 @@ use super::params::Params;
 pub(super) struct Evidence {
     /// There is, or was a moment ago, enough traffic for a queue.
     pub(super) is_busy: bool,
+    /// Some traffic passes now.
+    pub(super) has_traffic: bool,
     /// Its delay is known by itself.
     pub(super) is_known: bool,
     /// A cut is in progress.
@@ -69,6 +72,8 @@ pub(super) struct Attribution {
     suspect: Suspect,
     shares: PerDirection<f64>,
     is_ambiguous: PerDirection<bool>,
+    /// Each direction was busy at the last step, or when the queue began.
+    was_busy: PerDirection<bool>,
 }
 
 impl Attribution {
@@ -85,11 +90,16 @@ impl Attribution {
                 download: false,
                 upload: false,
             },
+            was_busy: PerDirection {
+                download: false,
+                upload: false,
+            },
         }
     }
 
     /// Takes in the present evidence.
     pub(super) fn update(&mut self, params: &Params, situation: &Situation) {
+        let situation = &self.with_memory(params, *situation);
         self.change_turns(params, situation);
         self.begin_load(situation);
         self.is_ambiguous = PerDirection::from_fn(|direction| situation.is_ambiguous(direction));
@@ -101,6 +111,18 @@ impl Attribution {
             }
             Suspect::None | Suspect::Both => shares,
         };
+    }
+
+    /// The situation, with each direction busy that was busy when the queue began: on a line that has lost most of its capacity, the
+    /// traffic is far below the rate.
+    fn with_memory(&mut self, params: &Params, mut situation: Situation) -> Situation {
+        for direction in Direction::BOTH {
+            let evidence = &mut situation.directions[direction];
+            evidence.is_busy |=
+                situation.queue >= params.target_ms && self.was_busy[direction] && evidence.has_traffic;
+            self.was_busy[direction] = evidence.is_busy;
+        }
+        situation
     }
 
     /// The share of a round trip's queue delay that a direction answers for, 0 to 1. Both answer for all of it if they are
@@ -171,11 +193,15 @@ impl Attribution {
             .any(|direction| situation.directions[direction].waits_for_turn);
         if !are_ambiguous || !varies_little || situation.queue < params.target_ms {
             self.suspect = Suspect::None;
+        } else if situation.queue > params.sudden_ms {
+            self.suspect = Suspect::Both;
         } else if self.suspect == Suspect::None {
-            let is_clear =
-                |direction: Direction| shares[direction] > params.clear_suspicion * shares[direction.other()];
-            let clear = Direction::BOTH.into_iter().find(|direction| is_clear(*direction));
-            self.suspect = clear.map_or(Suspect::Both, Suspect::First);
+            let is_upload = shares.upload > shares.download;
+            self.suspect = Suspect::First(if is_upload {
+                Direction::Upload
+            } else {
+                Direction::Download
+            });
         }
     }
 
@@ -196,8 +222,9 @@ impl Attribution {
         let is_near_capacity = |direction: Direction| {
             let evidence = situation.directions[direction];
             let beyond = (evidence.rate_by_highest - params.below_highest) / params.below_highest_span;
-            let waits = evidence.waits_for_turn && self.turn.0 != direction;
-            beyond.clamp(params.suspicion_min, 1.0) * if waits { params.waiting_suspicion } else { 1.0 }
+            let is_sudden = situation.queue > params.sudden_ms;
+            let waits = !is_sudden && evidence.waits_for_turn && self.turn.0 != direction;
+            beyond.clamp(params.suspicion_min, 1.0) * if waits { params.suspicion_min } else { 1.0 }
         };
         let line_limits = line_limits(params, situation);
         let download = (line_limits + params.download_suspicion) * is_near_capacity(Direction::Download);
@@ -233,6 +260,7 @@ mod tests {
     fn situation() -> Situation {
         let evidence = Evidence {
             is_busy: true,
+            has_traffic: true,
             is_known: false,
             is_cut: false,
             waits_for_turn: false,
@@ -348,6 +376,29 @@ mod tests {
             attribution.may_explore(Direction::Download),
             "a load that begins has the turn"
         );
+    }
+
+    #[test]
+    fn a_direction_whose_traffic_collapsed_with_the_line_stays_suspect_as_long_as_the_queue_lasts() {
+        let mut collapsed = situation();
+        let mut attribution = updated(&collapsed);
+        collapsed.directions.download.is_busy = false;
+        attribution.update(&Params::default(), &collapsed);
+        assert!(attribution.share(Direction::Download) > 0.0 && attribution.is_ambiguous(Direction::Upload));
+        collapsed.queue = 0.0;
+        attribution.update(&Params::default(), &collapsed);
+        assert!(!attribution.is_ambiguous(Direction::Upload), "{attribution:?}");
+    }
+
+    #[test]
+    fn a_queue_that_is_too_long_for_an_explorer_is_attributed_to_both_directions() {
+        let attribution = updated(&Situation {
+            queue: 400.0,
+            deficit: 0.9,
+            ..steady()
+        });
+        assert!(Direction::BOTH.map(|direction| attribution.share(direction) > 0.3) == [true; 2]);
+        assert!(!attribution.teaches(Direction::Download));
     }
 
     #[test]

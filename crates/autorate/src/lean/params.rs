@@ -25,24 +25,12 @@ pub struct Params {
     pub growth_by_distance: f64,
     /// The fastest growth, per second.
     pub growth_max: f64,
-    /// Weight of a new capacity in the reference capacity.
-    pub reference_weight: f64,
-    /// Weight of a new change of the capacity in the variability.
-    pub variability_weight: f64,
     /// Noise of a delay estimate by the distance between the two medians of the samples.
     pub noise: f64,
-    /// A direction with this load can have a queue. The ratio is that of traffic to rate.
+    /// A direction whose traffic is this share of its rate, or of its highest recent traffic, can have a queue.
     pub busy: f64,
-    /// A direction with this load can have a long queue.
-    pub active: f64,
     /// A queue above this is long, milliseconds: half of what cake-autorate counts as delayed.
     pub long_queue_ms: f64,
-    /// A delay that changes by at most this has not changed, milliseconds, and a tenth of the delay…
-    pub flat_ms: f64,
-    /// …and one that has not changed for this long, milliseconds, and a round trip…
-    pub flat_for_ms: f64,
-    /// …although the rate was cut to this share of the capacity before, does not come from this direction's queue.
-    pub flat_at: f64,
     /// Arrivals that are short of what is allowed by more than this show a queue in the download…
     pub deficit: f64,
     /// …and those that are short by this much more prove it.
@@ -59,26 +47,28 @@ pub struct Params {
     pub below_highest_span: f64,
     /// Time constant with which the highest recent traffic is forgotten.
     pub highest_time: f64,
-    /// The suspicion that always remains.
+    /// The suspicion that always remains, and that of a direction that waits for its turn, by that of the one that explores.
     pub suspicion_min: f64,
-    /// Suspicion of a direction that waits for its turn, by that of the one that explores.
-    pub waiting_suspicion: f64,
-    /// A direction is the only suspect if its share is this many times the other one's.
-    pub clear_suspicion: f64,
     /// How long a direction may explore before it is the other one's turn.
     pub turn: f64,
     /// While the other direction explores, the rate by the reference capacity, on a line that does not vary…
     pub wait_at: f64,
     /// …and by how much it is higher for each unit of variability. From one on, a direction does not wait.
     pub wait_at_by_variability: f64,
+    /// A queue that is longer than this, milliseconds, did not come from exploring.
+    pub sudden_ms: f64,
     /// A rate below this share of the capacity at the beginning of the cut is a deep cut…
     pub deep_at: f64,
-    /// …and one that has not shortened the queue to this share…
-    pub no_effect_at: f64,
-    /// …for this long, milliseconds, and a round trip with its queue, has no effect.
+    /// …and one that has not changed the queue by this share…
+    pub effect: f64,
+    /// …for this long, milliseconds, beyond the time that samples need, has no effect.
     pub no_effect_for_ms: f64,
     /// Traffic has just begun if that of the last 100 ms is this many times that of the last 200 ms.
     pub just_begun_at: f64,
+    /// On a path with a high round trip, a rate below this share of the capacity or of the recent traffic…
+    pub regrow_to: f64,
+    /// …grows with this share of the growth on other paths.
+    pub regrow: f64,
     /// Growth on a path with a high round trip, by that on other paths.
     pub high_rtt_growth: f64,
     /// The share of its rate that a download may use on a path with a high round trip until its senders have left slow start: what
@@ -96,20 +86,14 @@ impl Default for Params {
             least_download: 0.7,
             least_upload: 0.3,
             follow: 0.15,
-            follow_by_variability: 1.0,
+            follow_by_variability: 1.5,
             growth: 0.07,
-            growth_by_variability: 0.15,
+            growth_by_variability: 0.25,
             growth_by_distance: 1.0,
             growth_max: 1.0,
-            reference_weight: 0.5,
-            variability_weight: 0.25,
             noise: 1.2,
             busy: 0.4,
-            active: 0.05,
             long_queue_ms: 15.0,
-            flat_ms: 5.0,
-            flat_for_ms: 400.0,
-            flat_at: 0.75,
             deficit: 0.02,
             deficit_span: 0.1,
             excess_factor: 2.0,
@@ -119,18 +103,19 @@ impl Default for Params {
             below_highest_span: 0.4,
             highest_time: 40.0,
             suspicion_min: 0.05,
-            waiting_suspicion: 0.1,
-            clear_suspicion: 1.5,
             turn: 4.0,
             wait_at: 0.95,
             wait_at_by_variability: 0.6,
-            deep_at: 0.9,
-            no_effect_at: 0.9,
-            no_effect_for_ms: 250.0,
+            sudden_ms: 250.0,
+            deep_at: 0.75,
+            effect: 0.1,
+            no_effect_for_ms: 300.0,
             just_begun_at: 1.7,
-            high_rtt_growth: 0.0045,
-            slow_start_share: 0.55,
-            slow_start_rounds: 11.0,
+            regrow_to: 0.8,
+            regrow: 0.03,
+            high_rtt_growth: 0.0025,
+            slow_start_share: 0.65,
+            slow_start_rounds: 8.0,
         }
     }
 }

@@ -3,6 +3,8 @@
 use sqm_core::direction::Direction;
 use sqm_core::units::{Instant, Nanos};
 
+use super::capacity::KnownCapacity;
+use super::event::{Cut, QueueEvent};
 use super::params::Params;
 use crate::controller::Limits;
 use crate::{Bounds, Reason};
@@ -54,23 +56,6 @@ pub(super) enum Action {
     Acquit,
 }
 
-/// A time with a queue above the target.
-#[derive(Clone, Copy, Debug)]
-struct QueueEvent {
-    /// Moving average of the capacity, bits per second.
-    capacity: f64,
-    /// The first estimate of the capacity, bits per second.
-    capacity_before: f64,
-    /// The cruise rate when the event began, bits per second.
-    cruise_before: f64,
-    /// Since when the delay has been about this, milliseconds.
-    flat: (Instant, f64),
-    /// Since when the rate has been cut deeply without effect, and the queue then, milliseconds.
-    deep: (Instant, f64),
-    /// It has shown the capacity all the time.
-    teaches: bool,
-}
-
 /// The controller of one direction. Rates are in bits per second.
 #[derive(Clone, Debug)]
 pub(super) struct RateController {
@@ -82,13 +67,7 @@ pub(super) struct RateController {
     cruise: f64,
     /// The rate of the shaper.
     pub(super) rate: f64,
-    /// Capacity that queues have shown, as a moving average; `None` before the first queue.
-    reference: Option<f64>,
-    /// Moving average of the relative change from the reference to the next capacity.
-    variability: f64,
-    /// The last of these changes, and a moving average that ignores single ones.
-    last_change: f64,
-    lasting_variability: f64,
+    known: KnownCapacity,
     event: Option<QueueEvent>,
     /// The highest recent traffic, bits per second, which is forgotten slowly.
     highest: f64,
@@ -112,8 +91,6 @@ const BETWEEN_QUEUES: Nanos = Nanos::from_millis(25);
 const HISTORY_MIN: f64 = 40.0;
 /// A queue that drains shows at most this many times what an upload sends as capacity. A choice.
 const CAPACITY_MAX: f64 = 2.0;
-/// Time constant of the capacity of a queue event, seconds.
-const CAPACITY_TIME: f64 = 0.2;
 /// Time constant of the spread, seconds, and its limit, milliseconds: a larger one is that of a queue that grows.
 const SPREAD_TIME: f64 = 5.0;
 const SPREAD_MAX: f64 = 10.0;
@@ -137,12 +114,9 @@ impl RateController {
             max: limits.max as f64,
             cruise: base,
             rate: base,
-            reference: None,
-            variability: 0.0,
-            last_change: 0.0,
-            lasting_variability: 0.0,
+            known: KnownCapacity::new(),
             event: None,
-            highest: 0.0,
+            highest: base,
             spread: 0.0,
             queues: [(Instant(0), 0.0); QUEUES],
             known_at: now,
@@ -154,6 +128,12 @@ impl RateController {
     /// The rate by the highest recent traffic.
     pub(super) fn rate_by_highest(&self) -> f64 {
         self.rate / self.highest.max(1.0)
+    }
+
+    /// True if this traffic, bits per second, can cause a queue: it is not far below the rate, or below the highest recent traffic
+    /// where the line carries less than the rate.
+    pub(super) fn is_much(&self, params: &Params, traffic: f64) -> bool {
+        traffic >= params.busy * self.rate.min(self.highest)
     }
 
     /// The newest queue delay, milliseconds.
@@ -168,9 +148,12 @@ impl RateController {
 
     /// The rate at which this direction waits for its turn to explore, on a line that varies little.
     pub(super) fn waits_at(&self, params: &Params) -> Option<f64> {
-        let share = params.wait_at + params.wait_at_by_variability * self.lasting_variability;
-        let rate = || self.reference.map_or(self.cruise, |reference| reference * share);
-        (share < 1.0).then(rate)
+        let share = params.wait_at + params.wait_at_by_variability * self.known.variability();
+        (share < 1.0).then(|| {
+            self.known
+                .reference()
+                .map_or(self.cruise, |reference| reference * share)
+        })
     }
 
     /// Decides on the rate. `elapsed` is the time since the last step, seconds.
@@ -238,11 +221,18 @@ impl RateController {
         let queue = (delay.lower - self.spread * params.noise - packet).max(0.0);
         let capacity = self.capacity(now, queue, seen.passes);
         self.remember(now, queue);
-        let is_possible = seen.is_busy || queue > params.long_queue_ms && seen.load >= params.active;
-        let is_silent = delay.is_overdue && !seen.has_traffic;
-        if queue > target && is_possible && !is_silent {
-            return self.cut(now, elapsed, params, seen, (delay, queue, target), capacity);
+        let is_possible = seen.has_traffic && (seen.is_loaded || queue > params.long_queue_ms);
+        if queue > target && is_possible {
+            let cut = Cut {
+                now,
+                elapsed,
+                rate: self.rate,
+                queue,
+                capacity,
+            };
+            return self.cut(params, seen, &cut, target, delay.is_overdue);
         }
+        self.end_event(now, seen);
         if seen.is_loaded {
             self.grow(elapsed, params, seen, (1.0 - queue / target).max(0.0));
         } else {
@@ -250,6 +240,18 @@ impl RateController {
         }
         self.rate = self.cruise;
         Action::None
+    }
+
+    /// Ends a queue event, if there is one. Without traffic the senders have stopped, and the traffic before that shows nothing.
+    fn end_event(&mut self, now: Instant, seen: &Observation) {
+        let Some(event) = self.event.take() else {
+            return;
+        };
+        if !seen.has_traffic {
+            self.cruise = event.cruise_before;
+        } else if let Some(capacity) = event.lesson(now, seen) {
+            self.known.add(capacity);
+        }
     }
 
     /// The capacity of the line, as far as the last 200 ms show it. All that arrives of a download has crossed the line. What an
@@ -274,46 +276,26 @@ impl RateController {
     /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue.
     fn cut(
         &mut self,
-        now: Instant,
-        elapsed: f64,
         params: &Params,
         seen: &Observation,
-        (delay, queue, target): (Delay, f64, f64),
-        capacity: f64,
+        cut: &Cut,
+        target: f64,
+        is_overdue: bool,
     ) -> Action {
-        let cruise_before = self.cruise;
-        let follow = params.follow + params.follow_by_variability * self.variability;
-        self.cruise += (capacity - self.cruise).min(0.0) * (elapsed / follow).min(1.0);
-        let mut event = self.event.unwrap_or(QueueEvent {
-            capacity,
-            capacity_before: capacity,
-            cruise_before,
-            flat: (now, queue),
-            deep: (now, queue),
-            teaches: true,
-        });
-        event.teaches &= seen.teaches;
-        event.capacity += (capacity - event.capacity) * (elapsed / CAPACITY_TIME).min(1.0);
-        let change = queue - event.flat.1;
-        if change.max(-change) > params.flat_ms + event.flat.1 / 10.0 {
-            event.flat = (now, queue);
-        }
-        if self.rate > params.deep_at * event.capacity_before || queue < params.no_effect_at * event.deep.1 {
-            event.deep = (now, queue);
-        }
+        let Cut { queue, capacity, .. } = *cut;
+        let mut event = self
+            .event
+            .unwrap_or_else(|| QueueEvent::new(cut.now, self.cruise, queue, capacity));
+        event.update(params, cut, seen.teaches);
         self.event = Some(event);
-        let deep_for = millis(now.since(event.deep.0));
-        if seen.is_ambiguous && deep_for > params.no_effect_for_ms + seen.base_rtt + queue {
+        if seen.is_ambiguous && event.has_no_effect(params, cut, seen) {
             return self.acquit(event);
         }
-        let is_flat = millis(now.since(event.flat.0)) > params.flat_for_ms + seen.base_rtt;
-        if is_flat && !delay.is_overdue && self.rate < params.flat_at * event.capacity_before {
-            return if seen.is_ambiguous && self.direction == Direction::Upload {
-                self.acquit(event)
-            } else {
-                self.change_path(event, queue)
-            };
+        if !is_overdue && event.is_flat(params, cut, seen) {
+            return self.change_path(event, queue);
         }
+        let follow = params.follow + params.follow_by_variability * self.known.variability();
+        self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
         let least = match self.direction {
             Direction::Download => params.least_download,
             Direction::Upload => params.least_upload,
@@ -355,40 +337,26 @@ impl RateController {
 
     /// Grows: slowly at the reference capacity, faster the further away. `room` is the part of the target that no queue fills.
     fn grow(&mut self, elapsed: f64, params: &Params, seen: &Observation, room: f64) {
-        if let Some(event) = self.event.take()
-            && event.teaches
-        {
-            self.learn(params, event.capacity);
-        }
         if !seen.may_explore && self.waits_at(params).is_some_and(|rate| self.cruise >= rate) {
             self.reason = Reason::Steady;
             return;
         }
         let distance = self
-            .reference
+            .known
+            .reference()
             .map_or(1.0, |reference| self.cruise / reference.max(1.0) - 1.0);
         let growth = params.growth
-            + params.growth_by_variability * self.variability
+            + params.growth_by_variability * self.known.variability()
             + params.growth_by_distance * distance.max(-distance);
-        let by_rtt = if seen.base_rtt >= HIGH_RTT {
-            params.high_rtt_growth
-        } else {
+        let by_rtt = if seen.base_rtt < HIGH_RTT {
             1.0
+        } else if self.cruise < params.regrow_to * self.known.reference().unwrap_or(0.0).max(self.highest) {
+            params.regrow
+        } else {
+            params.high_rtt_growth
         };
         self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * elapsed * room;
         self.reason = Reason::Grow;
-    }
-
-    /// Learns from a capacity that a queue has shown.
-    fn learn(&mut self, params: &Params, capacity: f64) {
-        let last = self.reference.unwrap_or(capacity);
-        let change = capacity - last;
-        self.reference = Some(last + change * params.reference_weight);
-        let relative = change.max(-change) / capacity.max(last).max(1.0);
-        self.variability += (relative - self.variability) * params.variability_weight;
-        let lasting = relative.min(self.last_change);
-        self.lasting_variability += (lasting - self.lasting_variability) * params.variability_weight;
-        self.last_change = relative;
     }
 }
 
@@ -484,15 +452,53 @@ mod tests {
     }
 
     #[test]
+    fn traffic_that_stops_while_there_is_a_queue_shows_no_capacity() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        run(&mut controller, &mut now, 200, |_| (20.0, 18e6));
+        for passes in [12e6, 6e6, 0.0] {
+            now = now + STEP;
+            let stopped = Observation {
+                has_traffic: passes > 6e6,
+                ..seen(20.0, passes, 20e6)
+            };
+            controller.step(now, 0.05, &Params::default(), &stopped);
+        }
+        assert!(controller.rate >= 18e6, "{controller:?}");
+        assert!(controller.known.reference().is_none(), "{controller:?}");
+    }
+
+    #[test]
+    fn a_burst_that_is_shorter_than_a_round_trip_shows_no_capacity() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        let mut known_after = |millis: u64| {
+            for step in 0..=millis / 50 {
+                now = now + STEP;
+                let queue = if step < millis / 50 { 30.0 } else { 0.0 };
+                let seen = Observation {
+                    base_rtt: 150.0,
+                    ..seen(queue, 10e6, controller.rate.min(10e6))
+                };
+                controller.step(now, 0.05, &Params::default(), &seen);
+            }
+            controller.known.reference()
+        };
+        assert_eq!(known_after(100), None);
+        assert!(known_after(300).is_some());
+    }
+
+    #[test]
     fn a_deep_cut_without_effect_is_taken_back_where_the_queue_may_be_the_other_directions() {
         let mut controller = controller(Direction::Download);
         let mut now = Instant(0);
         let mut action = Action::None;
         while action == Action::None && now.0 < 3_000_000_000 {
             now = now + STEP;
+            let queue = 60.0 + PACKET / controller.rate * 1e3;
             let seen = Observation {
                 is_ambiguous: true,
-                ..seen(60.0, controller.rate, controller.rate)
+                ..seen(queue, controller.rate, controller.rate)
             };
             action = controller.step(now, 0.05, &Params::default(), &seen);
         }
@@ -519,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_begins_with_half_the_rate_where_the_round_trip_is_high() {
+    fn a_download_begins_with_a_part_of_the_rate_where_the_round_trip_is_high() {
         let mut controller = controller(Direction::Download);
         let mut now = Instant(0);
         let mut rate_after = |millis: u64| {
@@ -533,7 +539,7 @@ mod tests {
             }
             controller.rate
         };
-        assert!((10e6..12e6).contains(&rate_after(5000)));
+        assert!((12e6..15e6).contains(&rate_after(4000)));
         let later = rate_after(10_000);
         assert!((19e6..22e6).contains(&later), "grows slowly: {later}");
     }

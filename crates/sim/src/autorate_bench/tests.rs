@@ -582,21 +582,26 @@ fn the_utility_weighs_bytes_of_both_directions_against_time_with_a_queue() {
     assert!(of(0, 1_000_000, 0.0).is_finite());
 }
 
-/// Where only round trips are known, it must not cut one direction for the other one's queue.
+/// Where only round trips are known, it must not cut one direction for the other one's queue. Single runs differ by some percent, so
+/// that the sums of several are compared.
 #[test]
 fn the_lean_controller_shares_a_line_between_both_directions() {
     for name in ["path-change", "changing"] {
-        let trace = trace(name);
-        let [lean, sqm, theirs] = [Contender::Lean, Contender::Sqm, Contender::CakeAutorate]
-            .map(|contender| figures(&trace, contender, Signals::Echo));
+        let [lean, sqm, theirs] =
+            [Contender::Lean, Contender::Sqm, Contender::CakeAutorate].map(|contender| {
+                let runs = [1, 2, 3].map(|seed| {
+                    let trace = Trace::named(name, seed).expect("the trace exists");
+                    run(&trace, contender, Signals::Echo, seed, &mut |_| {})
+                });
+                let above: f64 = runs.iter().map(|run| run.above_30_ms_percent).sum();
+                let delivered = Direction::BOTH
+                    .map(|direction| runs.iter().map(|run| run.delivered[direction].0).sum::<u64>() as f64);
+                (above, delivered)
+            });
         let beside = format!("{name}: {lean:?} {sqm:?} {theirs:?}");
-        assert!(
-            lean.above_30_ms_percent < theirs.above_30_ms_percent / 2.0,
-            "{beside}"
-        );
-        for direction in Direction::BOTH {
-            let most = sqm.delivered[direction].0 as f64;
-            assert!(lean.delivered[direction].0 as f64 >= 0.9 * most, "{beside}");
+        assert!(lean.0 < theirs.0 / 2.0, "{beside}");
+        for (lean, sqm) in lean.1.into_iter().zip(sqm.1) {
+            assert!(lean >= 0.9 * sqm, "{beside}");
         }
     }
 }
