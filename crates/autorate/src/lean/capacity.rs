@@ -6,7 +6,7 @@ const CHANGES: usize = 9;
 /// A choice.
 const CAPACITIES: usize = 5;
 
-/// What is known of the capacity of one direction.
+/// The capacity of one direction, as far as queues have shown it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownCapacity {
     /// The newest capacities, bits per second, oldest first.
