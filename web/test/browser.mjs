@@ -64,7 +64,7 @@ export async function open(browser, url, { width = 1280, height = 900, scheme = 
 async function blank(browser, locale) {
     const context = await browser.newContext({ locale, timezoneId: 'UTC' });
     // A long timeout, for busy machines.
-    context.setDefaultTimeout(60_000);
+    context.setDefaultTimeout(180_000);
     const page = await context.newPage();
     page.on('console', (message) => ['error', 'warning'].includes(message.type()) && page.complaints.push(message.text()));
     page.on('pageerror', (error) => page.complaints.push(String(error)));

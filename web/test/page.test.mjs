@@ -133,7 +133,7 @@ test('a place that is chosen while the page is drawn is shown', async (t) => {
         drawn.observe(document, { childList: true, subtree: true });
     });
     await page.reload();
-    await page.locator('nav a[href="#/tune"][aria-current=page]').waitFor({ timeout: 20_000 });
+    await page.locator('nav a[href="#/tune"][aria-current=page]').waitFor();
     await page.finish();
 });
 
