@@ -340,7 +340,7 @@ impl DelayEstimator {
     /// The sources that count for a direction. A reflector whose probes bypass its queue does not where connections know the direction,
     /// and connections do not where other reflectors show it by itself.
     fn voters(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        // Most of this is needed seldom, and called often.
+        // Each step calls this often, and most lines have no bypassed queue, so the cheap tests come first.
         let has_flows = self.sources.iter().any(|source| source.id.is_flow());
         let flows_know =
             has_flows && self.is_bypassed(direction) && self.flows(direction, now).next().is_some();

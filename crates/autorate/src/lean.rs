@@ -67,11 +67,6 @@ impl Lean {
         }
     }
 
-    /// The reflectors whose probes bypass a queue in which the user's connections wait.
-    pub fn bypassing(&self) -> impl Iterator<Item = u16> {
-        self.delays.bypassing()
-    }
-
     fn add(&mut self, sample: &Sample) {
         match sample.signal {
             Signal::Traffic {

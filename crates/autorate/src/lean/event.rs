@@ -1,7 +1,8 @@
 //! A time with a queue above the target, in which the rate is cut.
 
-use sqm_core::units::{Instant, Nanos};
+use sqm_core::units::Instant;
 
+use super::millis;
 use super::params::Params;
 use super::rate::Observation;
 
@@ -58,6 +59,7 @@ impl QueueEvent {
         self.teaches &= teaches;
         self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
         let is_deep = cut.rate <= params.deep_at * self.first_capacity;
+        // A change within the target and a share of the queue is noise.
         let before = self.unchanged.1;
         let change = (queue - before).max(before - queue);
         if !is_deep || change > params.target_ms + before * params.effect {
@@ -78,8 +80,8 @@ impl QueueEvent {
         lasts(params, cut, seen, self.unchanged.0)
     }
 
-    /// The capacity that the event has shown, bits per second, if it has ended now. A queue that was shorter than a round trip is a
-    /// burst: its senders could not have filled the line.
+    /// The capacity that the event has shown, bits per second, if it has ended now. A queue that lasted for less than a round trip is a
+    /// burst, and what passed meanwhile is not what the line carries.
     pub(super) fn lesson(&self, now: Instant, seen: &Observation) -> Option<f64> {
         let is_burst = millis(now.since(self.began_at)) < seen.base_rtt;
         (self.teaches && !is_burst).then_some(self.capacity)
@@ -90,8 +92,4 @@ impl QueueEvent {
 /// are as old as the queue that they waited in, before and after the cut.
 fn lasts(params: &Params, cut: &Cut, seen: &Observation, since: Instant) -> bool {
     millis(cut.now.since(since)) > params.no_effect_for_ms + seen.base_rtt + 2.0 * cut.queue
-}
-
-fn millis(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
 }

@@ -5,6 +5,7 @@ use sqm_core::units::{Instant, Nanos};
 
 use super::capacity::KnownCapacity;
 use super::event::{Cut, QueueEvent};
+use super::millis;
 use super::params::Params;
 use crate::controller::Limits;
 use crate::{Bounds, Reason};
@@ -358,10 +359,6 @@ impl RateController {
         self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * elapsed * room;
         self.reason = Reason::Grow;
     }
-}
-
-fn millis(time: Nanos) -> f64 {
-    time.0 as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ fn fading_line(seed: u64) -> String {
 /// Single runs differ by more than the controllers do, so the means of several lines are compared. With one-way delays both controllers
 /// are about equal on such lines: ours has less delay and fewer bytes.
 #[test]
-fn the_lean_controller_serves_fading_lines_at_least_as_well_as_cake_autorate() {
+fn the_lean_controller_serves_fading_lines_with_less_delay_than_cake_autorate_and_about_its_bytes() {
     const LINES: u64 = 4;
     for signals in [Signals::Echo, Signals::OneWay, Signals::Tcp] {
         let [lean, theirs] = [Contender::Lean, Contender::CakeAutorate].map(|contender| {
