@@ -18,7 +18,7 @@ mod web;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(feature = "full")]
 use crate::cli::completion;
@@ -537,7 +537,7 @@ pub(in crate::cli) fn measured(words: Vec<std::ffi::OsString>) -> Result<TestRes
     let stop = listen_for_signals().map_err(for_user)?;
     let outcome = line.args.measure_as(None, &stop)?;
     // Setting the flag restores the default action: after the test, Ctrl-C ends the program at once.
-    let was_stopped = stop.swap(true, std::sync::atomic::Ordering::Relaxed);
+    let was_stopped = stop.swap(true, Ordering::Relaxed);
     match outcome.failure {
         Some(failure) => Err(Failure::Failed(failure.into())),
         None if was_stopped => Err(Failure::Failed(anyhow::anyhow!("the test was stopped"))),
@@ -547,7 +547,8 @@ pub(in crate::cli) fn measured(words: Vec<std::ffi::OsString>) -> Result<TestRes
 
 /// A flag that Ctrl-C sets. A second signal ends the program at once, by its default action.
 fn listen_for_signals() -> Result<Arc<AtomicBool>, Error> {
-    let stop = Arc::new(AtomicBool::new(false));
+    // Until both handlers of a signal are registered, it ends the program.
+    let stop = Arc::new(AtomicBool::new(true));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
@@ -556,6 +557,7 @@ fn listen_for_signals() -> Result<Arc<AtomicBool>, Error> {
                 reason,
             })?;
     }
+    stop.store(false, Ordering::Relaxed);
     Ok(stop)
 }
 
