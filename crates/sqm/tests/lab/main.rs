@@ -12,6 +12,7 @@ pub(crate) mod fleet;
 pub(crate) mod fleet_kill;
 #[path = "../support/guide.rs"]
 pub(crate) mod guide;
+mod in_time;
 pub(crate) mod measure;
 mod output;
 mod own_scripts;

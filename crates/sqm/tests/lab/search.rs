@@ -55,7 +55,7 @@ print(answer.decode())
 "#;
 
 /// A router with a configuration, and a misbehaving server.
-fn boot(behaviour: &str) -> Home {
+pub(crate) fn boot(behaviour: &str) -> Home {
     let line = Line::named("cable24").expect("a known line");
     let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
@@ -77,7 +77,7 @@ fn boot(behaviour: &str) -> Home {
     home
 }
 
-fn serve(home: &Home, behaviour: &str, port: u16) {
+pub(crate) fn serve(home: &Home, behaviour: &str, port: u16) {
     let number = port.to_string();
     let server = [
         "python3",
@@ -91,7 +91,7 @@ fn serve(home: &Home, behaviour: &str, port: u16) {
 }
 
 /// Runs the script on the router and fails with its output, if there is any.
-fn nothing_to_say(home: &Home, script: &str) {
+pub(crate) fn nothing_to_say(home: &Home, script: &str) {
     let said = home
         .script_on("router", &format!("{TOOLS}{script}"))
         .expect("the lab answers");
