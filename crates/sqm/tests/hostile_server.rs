@@ -5,9 +5,9 @@
 //! judged in the lab, whose clock does not depend on the load of the machine.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,35 +42,60 @@ fn script() -> &'static Path {
     ))
 }
 
-/// A server with one behaviour.
-struct Server {
+/// The process that starts servers.
+struct Servers {
     child: Child,
-    port: String,
+    answers: BufReader<ChildStdout>,
 }
 
-impl Server {
-    fn start(behaviour: &str) -> Self {
+impl Servers {
+    fn start() -> Mutex<Self> {
         let mut child = Command::new("python3")
             .arg(script())
-            .arg(behaviour)
-            .stdin(Stdio::null())
+            .arg("--many")
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("python3 starts");
-        let mut port = String::new();
-        let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
-        lines.read_line(&mut port).expect("the server tells its port");
-        let port = port.trim().to_owned();
-        assert!(!port.is_empty(), "{behaviour}: the server did not start");
-        Self { child, port }
+        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+        Mutex::new(Self { child, answers })
     }
+
+    fn server(&mut self, behaviour: &str) -> Server {
+        let requests = self.child.stdin.as_mut().expect("it is piped");
+        writeln!(requests, "{behaviour}").expect("the servers' process lives");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("text");
+        let (process, port) = answer
+            .trim_end()
+            .split_once(' ')
+            .unwrap_or_else(|| panic!("{behaviour}: the server did not start"));
+        let process = process.parse().ok().and_then(Pid::from_raw);
+        Server {
+            process: process.expect("a process"),
+            port: port.to_owned(),
+        }
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        // The servers end with their input.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// A server with one behaviour.
+struct Server {
+    process: Pid,
+    port: String,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = kill_process(self.process, Signal::KILL);
     }
 }
 
@@ -289,6 +314,7 @@ fn no_server_can_stall_a_test_or_exhaust_memory() {
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "open sesame\n").unwrap();
     let (queue, wrong) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let servers = Servers::start();
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
@@ -296,7 +322,7 @@ fn no_server_can_stall_a_test_or_exhaust_memory() {
                     let Some(behaviour) = queue.lock().unwrap().pop() else {
                         return;
                     };
-                    let server = Server::start(&behaviour);
+                    let server = servers.lock().unwrap().server(&behaviour);
                     let ended = run(test(&behaviour, &server.port, &secret, SHORT), |_| false);
                     let faults = faults(&behaviour, &ended);
                     println!(
@@ -391,10 +417,11 @@ fn an_interrupt_ends_the_test_in_every_phase() {
         ("http-body-drip", Stage("load")),
         ("post-unread", Stage("load")),
     ];
+    let servers = &Servers::start();
     thread::scope(|scope| {
         for (behaviour, moment) in cases {
             scope.spawn(move || {
-                let server = Server::start(behaviour);
+                let server = servers.lock().unwrap().server(behaviour);
                 let mut command = test(behaviour, &server.port, Path::new(""), moment.lengths());
                 command.args(["--progress", "json"]);
                 let ended = run(command, |program| moment.has_come(program, &server.port));

@@ -3,10 +3,14 @@
 
 Usage: hostile_server.py BEHAVIOUR [PORT] [--listen ADDRESS] [--after TESTS] [--rate MBIT]
        hostile_server.py --list
+       hostile_server.py --many
 
 It speaks the protocol of `sqm serve` correctly up to the phase in which the behaviour begins. The first line of its output is
 the port (TCP and UDP). It listens on 127.0.0.1 unless --listen names another address. With --after N it behaves well during the
 first N tests. Downloads are sent at --rate (20 Mbit/s in all by default).
+
+--many starts a server for each behaviour on standard input, one a line, in a process of its own, and answers with a line: the
+process and the port. The servers end with the input.
 
 --list prints one behaviour a line. Names that begin with `challenge-` need a client with a secret (any will do), `http-` are for
 `sqm test --url http://ADDRESS:PORT/`, `post-` for `--upload-url`, `rpm-` for `sqm test --rpm --insecure --port PORT`.
@@ -15,6 +19,7 @@ first N tests. Downloads are sent at --rate (20 Mbit/s in all by default).
 import argparse
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -611,6 +616,7 @@ def main():
     parser.add_argument("behaviour", nargs="?")
     parser.add_argument("port", nargs="?", type=int, default=0)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--many", action="store_true")
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--after", type=int, default=0)
     parser.add_argument("--rate", type=float, default=20)
@@ -619,12 +625,35 @@ def main():
     if args.list:
         print("\n".join(known))
         return
+    if args.many:
+        many(args, Web)
+        return
     if args.behaviour not in known:
         sys.exit(f"hostile_server.py: no behaviour {args.behaviour!r}; --list lists them")
-    kind = Web if args.behaviour in WEB else Server
-    server = kind(args.behaviour, args.listen, args.port, args.after, args.rate)
+    server = start(args.behaviour, args, Web)
     print(server.port, flush=True)
     server.run()
+
+
+def start(behaviour, args, web):
+    kind = web if behaviour.startswith(("http-", "post-", "rpm-")) else Server
+    return kind(behaviour, args.listen, args.port, args.after, args.rate)
+
+
+def many(args, web):
+    """Forks a process for each server: to start an interpreter takes more time than most tests."""
+    # The kernel then forgets processes that have ended.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    os.setpgid(0, 0)
+    for line in sys.stdin:
+        if os.fork() == 0:
+            try:
+                server = start(line.strip(), args, web)
+            except OSError as reason:
+                sys.exit(print(reason, flush=True))
+            print(os.getpid(), server.port, flush=True)
+            server.run()
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
