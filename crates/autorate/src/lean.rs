@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! queue above the target:  cruise follows the capacity down
-//!                          rate = min(cruise, capacity * (1 - (queue delay - target) / 150 ms))
+//!                          rate = min(cruise, capacity * (1 - (queue delay - target) / 100 ms))
 //! no queue, loaded:        cruise grows: slowly at the reference capacity, faster the further away
 //!                          rate = cruise
 //! ```

@@ -11,7 +11,7 @@ const CAPACITIES: usize = 5;
 pub(super) struct KnownCapacity {
     /// The newest capacities, bits per second, oldest first.
     capacities: [f64; CAPACITIES],
-    /// Relative changes from the reference to the next capacity, oldest first.
+    /// Relative changes from one capacity to the next, oldest first.
     changes: [f64; CHANGES],
     /// Capacities that have been added.
     count: usize,
@@ -28,10 +28,11 @@ impl KnownCapacity {
 
     /// Adds a capacity that a queue has shown, bits per second.
     pub(super) fn add(&mut self, capacity: f64) {
-        if let Some(reference) = self.reference() {
-            let change = (capacity - reference).max(reference - capacity);
+        if self.count > 0 {
+            let last = self.capacities[CAPACITIES - 1];
+            let change = (capacity - last).max(last - capacity);
             self.changes.rotate_left(1);
-            self.changes[CHANGES - 1] = change / capacity.max(reference).max(1.0);
+            self.changes[CHANGES - 1] = change / capacity.max(last).max(1.0);
         }
         self.capacities.rotate_left(1);
         self.capacities[CAPACITIES - 1] = capacity;
@@ -43,7 +44,8 @@ impl KnownCapacity {
         median(&self.capacities, self.count)
     }
 
-    /// By how much the capacity varies from one queue to the next, as a share of it.
+    /// By how much the capacity varies from one queue to the next, as a share of it. A line that keeps each capacity for many queues
+    /// varies little, however far it then jumps.
     pub(super) fn variability(&self) -> f64 {
         median(&self.changes, self.count.saturating_sub(1)).unwrap_or(0.0)
     }
@@ -90,6 +92,12 @@ mod tests {
     fn a_capacity_that_jumps_up_and_down_varies() {
         let known = known(&[20e6, 10e6, 20e6, 10e6, 20e6, 10e6]);
         assert!(known.variability() > 0.4, "{known:?}");
+    }
+
+    #[test]
+    fn a_line_that_jumps_seldom_varies_little() {
+        let known = known(&[20e6, 20e6, 20e6, 5e6, 5e6, 5e6, 30e6, 30e6, 30e6]);
+        assert!(known.variability() < 0.01, "{known:?}");
     }
 
     #[test]

@@ -81,9 +81,9 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            target_ms: 6.0,
-            drain_ms: 150.0,
-            least_download: 0.7,
+            target_ms: 5.5,
+            drain_ms: 100.0,
+            least_download: 0.5,
             least_upload: 0.3,
             follow: 0.15,
             follow_by_variability: 1.5,
@@ -91,7 +91,7 @@ impl Default for Params {
             growth_by_variability: 0.25,
             growth_by_distance: 1.0,
             growth_max: 1.0,
-            noise: 1.2,
+            noise: 1.5,
             busy: 0.4,
             long_queue_ms: 15.0,
             deficit: 0.02,
@@ -105,7 +105,7 @@ impl Default for Params {
             suspicion_min: 0.05,
             turn: 4.0,
             wait_at: 0.95,
-            wait_at_by_variability: 0.6,
+            wait_at_by_variability: 0.4,
             sudden_ms: 250.0,
             deep_at: 0.75,
             effect: 0.1,
