@@ -83,7 +83,7 @@ impl Default for Params {
         Self {
             target_ms: 5.5,
             drain_ms: 100.0,
-            least_download: 0.5,
+            least_download: 0.7,
             least_upload: 0.3,
             follow: 0.15,
             follow_by_variability: 1.5,
