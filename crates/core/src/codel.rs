@@ -697,7 +697,7 @@ mod tests {
             let Dequeued::Packet(packet) = codel.dequeue(at_micros(came_us + wait_us), &mut ()) else {
                 panic!("it was queued");
             };
-            marks.push(packet.ecn);
+            marks.push(packet.ds_field);
         }
         assert_eq!(marks, [2, 0, 3, 3]);
         assert_eq!(codel.stats().ce_mark, 2);

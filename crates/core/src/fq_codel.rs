@@ -662,7 +662,7 @@ mod tests {
         }
         let mut marks = Vec::new();
         while let Dequeued::Packet(packet) = queue.dequeue(at_micros(2000), &mut ()) {
-            marks.push(packet.ecn);
+            marks.push(packet.ds_field);
         }
         assert_eq!(marks, [3, 2]);
         assert_eq!(queue.stats().ce_mark, 1);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::flow_hash::HashKey;
 use crate::handle::Handle;
-use crate::packet::{FlowKey, Hashes, Network, Packet, Tcp, View};
+use crate::packet::{FlowKey, Hashes, Network, Packet, Tcp, Tuple, View};
 use crate::profile::Profile;
 use crate::qdisc::{Dequeued, Drops, Environment, Qdisc};
 use crate::units::Instant;
@@ -17,9 +17,13 @@ pub(crate) struct TestPacket {
     pub(crate) id: u32,
     pub(crate) len: u32,
     pub(crate) flow: u32,
-    /// As on the wire: 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
-    pub(crate) ecn: u8,
+    /// DSCP in the upper six bits. ECN in the lower two: 0 not capable, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub(crate) ds_field: u8,
     pub(crate) class: u32,
+    pub(crate) mark: u32,
+    pub(crate) network: Network,
+    /// The fields that filters compare. Without them only the flow is known.
+    pub(crate) tuple: Option<Tuple>,
 }
 
 impl TestPacket {
@@ -28,8 +32,11 @@ impl TestPacket {
             id,
             len,
             flow: 0,
-            ecn: 0,
+            ds_field: 0,
             class: 0,
+            mark: 0,
+            network: Network::Ipv4,
+            tuple: None,
         }
     }
 
@@ -39,7 +46,10 @@ impl TestPacket {
     }
 
     pub(crate) const fn ecn(self, ecn: u8) -> Self {
-        Self { ecn, ..self }
+        Self {
+            ds_field: ecn,
+            ..self
+        }
     }
 
     pub(crate) const fn class(self, major: u16, minor: u16) -> Self {
@@ -56,28 +66,35 @@ impl Packet for TestPacket {
     fn view(&self) -> View {
         View {
             network_offset: 14,
-            network: Network::Ipv4,
-            ds_field: self.ecn,
-            key: FlowKey::Hashes(Hashes {
-                flow: self.flow << 22 | 1,
-                source: 1,
-                destination: 1,
-            }),
+            network: self.network,
+            ds_field: self.ds_field,
+            key: self.tuple.map_or(
+                FlowKey::Hashes(Hashes {
+                    flow: self.flow << 22 | 1,
+                    source: 1,
+                    destination: 1,
+                }),
+                FlowKey::Tuple,
+            ),
         }
     }
 
     fn set_ce(&mut self) -> bool {
-        if self.ecn == 0 {
-            return false;
+        let is_capable = self.ds_field & 3 != 0;
+        if is_capable {
+            self.ds_field |= 3;
         }
-        self.ecn = 3;
-        true
+        is_capable
     }
 
     fn clear_dscp(&mut self) {}
 
     fn tcp(&self) -> Option<Tcp<'_>> {
         None
+    }
+
+    fn mark(&self) -> u32 {
+        self.mark
     }
 
     fn priority(&self) -> u32 {

@@ -126,82 +126,42 @@ mod tests {
 
     use super::*;
     use crate::flow_hash::HashKey;
-    use crate::packet::{Addresses, FlowKey, Network, Tcp, Tuple, View};
+    use crate::packet::{Addresses, Network, Tuple};
+    use crate::test_packet::TestPacket;
 
-    /// A packet that filters can look at.
-    #[derive(Clone, Debug)]
-    struct Frame {
-        mark: u32,
-        ds_field: u8,
-        protocol: u8,
-        ports: (u16, u16),
-        network: Network,
-    }
+    const UDP: TestPacket = with_ports(17, 40_000, 50_000);
 
-    const UDP: Frame = Frame {
-        mark: 0,
-        ds_field: 0,
-        protocol: 17,
-        ports: (40_000, 50_000),
-        network: Network::Ipv4,
-    };
-
-    impl Packet for Frame {
-        fn len(&self) -> u32 {
-            1000
-        }
-
-        fn view(&self) -> View {
-            let addresses = match self.network {
-                Network::Ipv4 => Addresses::V4 {
-                    source: Ipv4Addr::new(10, 0, 0, 1),
-                    destination: Ipv4Addr::new(192, 0, 2, 1),
-                },
-                _ => Addresses::None,
-            };
-            View {
-                network_offset: 14,
-                network: self.network,
-                ds_field: self.ds_field,
-                key: FlowKey::Tuple(Tuple {
-                    addresses,
-                    protocol: self.protocol,
-                    source_port: self.ports.0,
-                    destination_port: self.ports.1,
-                    flow_label: 0,
-                }),
-            }
-        }
-
-        fn set_ce(&mut self) -> bool {
-            false
-        }
-
-        fn clear_dscp(&mut self) {}
-
-        fn tcp(&self) -> Option<Tcp<'_>> {
-            None
-        }
-
-        fn mark(&self) -> u32 {
-            self.mark
+    const fn with_ports(protocol: u8, source_port: u16, destination_port: u16) -> TestPacket {
+        let addresses = Addresses::V4 {
+            source: Ipv4Addr::new(10, 0, 0, 1),
+            destination: Ipv4Addr::new(192, 0, 2, 1),
+        };
+        TestPacket {
+            tuple: Some(Tuple {
+                addresses,
+                protocol,
+                source_port,
+                destination_port,
+                flow_label: 0,
+            }),
+            ..TestPacket::new(1, 1000)
         }
     }
 
-    fn build(text: &str) -> Tree<Frame, Xorshift> {
+    fn build(text: &str) -> Tree<TestPacket> {
         let description = Description::parse(text).unwrap();
         let environment = Environment::ethernet(Instant(1 << 40), HashKey(1, 2));
         Tree::build(&description, &environment, || Xorshift::new(1)).unwrap()
     }
 
     /// The class in which a packet is queued; 0 is none.
-    fn class_of(filters: &str, frame: Frame) -> u16 {
+    fn class_of(filters: &str, packet: TestPacket) -> u16 {
         let mut text = alloc::string::String::from("qdisc add root handle 1: htb default 12\n");
         for class in ["11", "12", "13"] {
             text += &alloc::format!("class add parent 1: classid 1:{class} htb rate 1mbit\n");
         }
         let mut tree = build(&(text + filters));
-        tree.enqueue(frame, Instant(1 << 40), &mut ());
+        tree.enqueue(packet, Instant(1 << 40), &mut ());
         let stats = tree.stats();
         let queued = stats
             .iter()
@@ -222,41 +182,30 @@ mod tests {
                 dst_port 443 classid 1:13
             filter add dev eth0 parent 1:0 protocol ip prio 7 u32 match ip dst 198.51.100.0/24 flowid 1:1f"
             .replace("\\\n", "");
-        let tcp = |from, to| Frame {
-            protocol: 6,
-            ports: (from, to),
-            ..UDP
-        };
-        for (frame, class) in [
+        let mark = |mark| TestPacket { mark, ..UDP };
+        for (packet, class) in [
             (UDP, 0x12),
-            (Frame { mark: 0x101, ..UDP }, 0x11),
+            (mark(0x101), 0x11),
             (
-                Frame {
+                TestPacket {
                     ds_field: 0xba,
                     ..UDP
                 },
                 0x11,
             ),
-            (Frame { protocol: 1, ..UDP }, 0x13),
-            (tcp(40_000, 1023), 0x13),
-            (tcp(1023, 40_000), 0x12),
+            (with_ports(1, 40_000, 50_000), 0x13),
+            (with_ports(6, 40_000, 1023), 0x13),
+            (with_ports(6, 1023, 40_000), 0x12),
+            (with_ports(17, 40_000, 443), 0x13),
             (
-                Frame {
-                    ports: (40_000, 443),
-                    ..UDP
-                },
-                0x13,
-            ),
-            (
-                Frame {
-                    mark: 1,
+                TestPacket {
                     network: Network::Arp,
-                    ..UDP
+                    ..mark(1)
                 },
                 0x13,
             ),
         ] {
-            assert_eq!(class_of(&filters, frame.clone()), class, "{frame:?}");
+            assert_eq!(class_of(&filters, packet), class, "{packet:?}");
         }
     }
 

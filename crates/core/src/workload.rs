@@ -451,20 +451,3 @@ impl<Q: Qdisc<Packet>> Steady<Q> {
         self.dropped += core::mem::take(&mut self.pool.dropped);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_loop_keeps_its_backlog_or_the_queues_limit() {
-        for (qdisc, held) in [("cake unlimited", 100), ("pfifo limit 10", 10)] {
-            let mut steady = Steady::new(build(qdisc).unwrap(), BASE);
-            steady.run(5000);
-            assert_eq!(steady.queue().backlog().packets, held, "{qdisc}");
-            let (enqueued, dropped) = steady.counts();
-            assert!(enqueued >= 5000);
-            assert_eq!(dropped > 0, held < 100, "{qdisc}");
-        }
-    }
-}

@@ -236,3 +236,22 @@ fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
+
+#[cfg(test)]
+mod tests {
+    use sqm_core::workload::{BASE, build};
+
+    use super::*;
+
+    #[test]
+    fn the_loop_keeps_its_backlog_or_the_queues_limit() {
+        for (qdisc, held) in [("cake unlimited", 100), ("pfifo limit 10", 10)] {
+            let mut steady = Steady::new(build(qdisc).expect("words of tc"), BASE);
+            steady.run(5000);
+            assert_eq!(steady.queue().backlog().packets, held, "{qdisc}");
+            let (enqueued, dropped) = steady.counts();
+            assert!(enqueued >= 5000);
+            assert_eq!(dropped > 0, held < 100, "{qdisc}");
+        }
+    }
+}
