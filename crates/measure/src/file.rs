@@ -140,8 +140,12 @@ impl Text {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
             };
-            for byte in &chunk[..length] {
+            let mut rest = &chunk[..length];
+            while let Some((byte, after)) = rest.split_first() {
                 self.take(*byte)?;
+                let (plain, others) = after.split_at(self.plain(after));
+                self.bytes.extend_from_slice(plain);
+                rest = others;
             }
             if self.bytes.len() > MAX_TEXT {
                 return Err(invalid(format!(
@@ -150,6 +154,21 @@ impl Text {
                 )));
             }
         }
+    }
+
+    /// The number of bytes at the start that [`take`](Self::take) would only copy: lists of numbers are most of a file.
+    fn plain(&self, bytes: &[u8]) -> usize {
+        if self.quoted.is_some() || !self.word.is_empty() {
+            return 0;
+        }
+        let mut count = 0;
+        while count < bytes.len()
+            && !bytes[count].is_ascii_alphabetic()
+            && !matches!(bytes[count], b'-' | b'"')
+        {
+            count += 1;
+        }
+        count
     }
 
     fn take(&mut self, byte: u8) -> io::Result<()> {

@@ -390,24 +390,25 @@ fn small_files_do_not_become_large_ones_in_memory() {
         names.join(",")
     };
     let gap = r#"{"t":1767225600,"val":1,"seq":0},{"t":1767225600,"val":1,"seq":10000}"#;
-    let million = 1_000_000;
+    // More objects than the memory for all files holds, 96 MiB with 152 bytes for each.
+    let many = 700_000;
     let bombs = [
         (
             "empty",
-            flent(&format!(r#""TCP download":{}"#, list("{}", 2 * million)), ""),
+            flent(&format!(r#""TCP download":{}"#, list("{}", 2 * many)), ""),
         ),
         (
             "numbers",
-            flent(&format!(r#""x":{}"#, list("{\"t\":1,\"a\":1}", million)), ""),
+            flent(&format!(r#""x":{}"#, list("{\"t\":1,\"a\":1}", many)), ""),
         ),
         (
             "one sample",
-            flent(&format!(r#""x":[{{"t":1,"a":{}}}]"#, list("0", 4 * million)), ""),
+            flent(&format!(r#""x":[{{"t":1,"a":{}}}]"#, list("0", 4 * many)), ""),
         ),
         (
             "tcp",
             flent(
-                &format!(r#""TCP download":{}"#, list("{\"t\":1,\"tcp_cwnd\":1}", million)),
+                &format!(r#""TCP download":{}"#, list("{\"t\":1,\"tcp_cwnd\":1}", many)),
                 "",
             ),
         ),
@@ -415,41 +416,41 @@ fn small_files_do_not_become_large_ones_in_memory() {
             "gaps",
             flent(&format!(r#""Ping (ms) ICMP":{}"#, list(gap, 2000)), ""),
         ),
-        ("names", flent(&names("0", million), "")),
+        ("names", flent(&names("0", many), "")),
         (
             "series",
-            flent("", &format!(r#","SERIES_META":{{{}}}"#, names("{}", million))),
+            flent("", &format!(r#","SERIES_META":{{{}}}"#, names("{}", many))),
         ),
         (
             "metadata",
-            flent("", &format!(r#","TEST_PARAMETERS":{}"#, list("[]", million))),
+            flent("", &format!(r#","TEST_PARAMETERS":{}"#, list("[]", many))),
         ),
         (
             "length",
-            flent("", &format!(r#","LENGTH":{}"#, list("0", 4 * million))),
+            flent("", &format!(r#","LENGTH":{}"#, list("0", 4 * many))),
         ),
         (
             "kernel",
             ours(&flow(&format!(
                 r#""samples":[],"sender":{}"#,
-                list("{\"t_ms\":0}", 2 * million)
+                list("{\"t_ms\":0}", 2 * many)
             ))),
         ),
         (
             "probes",
             ours(&format!(
                 r#""flows":[],"probes":[{{"name":"","kind":"udp","dscp":0,"interval_ms":1,"samples":{}}}]"#,
-                list("{\"due_ms\":0,\"t_ms\":0}", million)
+                list("{\"due_ms\":0,\"t_ms\":0}", many)
             )),
         ),
         (
             "evidence",
             ours(&format!(
                 r#""flows":[],"probes":[],"evidence":{}"#,
-                list(r#"{"name":"","unit":"","samples":[]}"#, million / 2)
+                list(r#"{"name":"","unit":"","samples":[]}"#, many / 2)
             )),
         ),
-        ("nothing", list("0", 4 * million)),
+        ("nothing", list("0", 4 * many)),
     ];
     for (name, text) in bombs {
         let path = dir.path().join(format!("{name}.flent.gz"));

@@ -86,21 +86,27 @@ mod tests {
         assert_eq!(error, "it is made of more than 1000 gzip members");
         // Endless empty blocks (RFC 1951, section 3.2.4): the header of a gzip file, then blocks that are not the last.
         let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-        let mut blocks = [0, 0, 0, 0xff, 0xff].into_iter().cycle();
-        let endless = Endless(&mut blocks);
+        let blocks = [0, 0, 0, 0xff, 0xff].repeat(20_000);
+        let endless = Endless {
+            bytes: &blocks,
+            rest: &[],
+        };
         let error = unpack(header.chain(endless)).unwrap_err().to_string();
         assert_eq!(error, "it is compressed and longer than 97 MiB");
     }
 
-    struct Endless<'a>(&'a mut dyn Iterator<Item = u8>);
+    /// A source that repeats its bytes for ever.
+    struct Endless<'a> {
+        bytes: &'a [u8],
+        rest: &'a [u8],
+    }
 
     impl Read for Endless<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            buffer
-                .iter_mut()
-                .zip(&mut self.0)
-                .for_each(|(place, byte)| *place = byte);
-            Ok(buffer.len())
+            if self.rest.is_empty() {
+                self.rest = self.bytes;
+            }
+            self.rest.read(buffer)
         }
     }
 
