@@ -27,7 +27,7 @@ fn four_times_the_text_takes_four_times_as_long() {
 #[test]
 fn findings_of_one_kind_are_counted_and_only_some_are_printed() {
     for kind in &support::HOSTILE {
-        let text = (kind.make)(5000);
+        let text = (kind.make)(2000);
         let told = match sqm_plan::load(text.as_bytes(), "sqm", &Device::absent) {
             Ok(loaded) => loaded.warnings,
             Err(errors) => errors,

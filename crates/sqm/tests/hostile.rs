@@ -69,7 +69,7 @@ fn honest_test(port: u16) -> Value {
         .args([
             "--together",
             "--duration",
-            "4s",
+            "2s",
             "--idle",
             "1s",
             "--settle",
@@ -443,14 +443,14 @@ fn wrong_secrets_and_their_log_lines_are_limited() {
     assert!((1..200).contains(&written), "{written} lines");
 }
 
-/// Sends noise to both ports for ten seconds, with `SQM_NIGHTLY` for a minute. Nothing may come back, and the server
+/// Sends noise to both ports for five seconds, with `SQM_NIGHTLY` for a minute. Nothing may come back, and the server
 /// must serve as before afterwards.
 #[test]
 fn some_noise_has_no_lasting_effect() {
     let siege = Duration::from_secs(if std::env::var_os("SQM_NIGHTLY").is_some() {
         60
     } else {
-        10
+        5
     });
     let mut server = Server::start();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
