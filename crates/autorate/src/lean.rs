@@ -3,7 +3,7 @@
 //! ```text
 //! queue above the target:  cruise follows the capacity down
 //!                          rate = min(cruise, capacity * (1 - (queue delay - target) / 100 ms))
-//! no queue, loaded:        cruise grows: slowly at the reference capacity, faster the further away
+//! no queue, loaded:        cruise grows: slowly at the reference or the newest capacity, faster the further away
 //!                          rate = cruise
 //! ```
 //!
@@ -149,6 +149,7 @@ impl Lean {
             is_loaded: throughput.is_loaded(now),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
+            is_known,
             is_ambiguous: self.attribution.is_ambiguous(direction),
             may_explore: self.attribution.may_explore(direction),
             teaches: self.attribution.teaches(direction),

@@ -13,6 +13,7 @@ use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
 
 use super::params::Params;
+use super::rate::ROUND_TRIP;
 
 /// The evidence about one direction.
 #[derive(Clone, Copy, Debug)]
@@ -118,8 +119,9 @@ impl Attribution {
     fn with_memory(&mut self, params: &Params, mut situation: Situation) -> Situation {
         for direction in Direction::BOTH {
             let evidence = &mut situation.directions[direction];
-            evidence.is_busy |=
-                situation.queue >= params.target_ms && self.was_busy[direction] && evidence.has_traffic;
+            evidence.is_busy |= situation.queue >= params.target_ms * ROUND_TRIP
+                && self.was_busy[direction]
+                && evidence.has_traffic;
             self.was_busy[direction] = evidence.is_busy;
         }
         situation
@@ -191,7 +193,7 @@ impl Attribution {
         let varies_little = Direction::BOTH
             .into_iter()
             .any(|direction| situation.directions[direction].waits_for_turn);
-        if !are_ambiguous || !varies_little || situation.queue < params.target_ms {
+        if !are_ambiguous || !varies_little || situation.queue < params.target_ms * ROUND_TRIP {
             self.suspect = Suspect::None;
         } else if situation.queue > params.sudden_ms {
             self.suspect = Suspect::Both;

@@ -44,6 +44,21 @@ impl KnownCapacity {
         median(&self.capacities, self.count)
     }
 
+    /// How far a rate is from the nearer one of the reference and the newest capacity, as a share of it; one before the first queue.
+    /// After a step the line is at the newest capacity; after a dip it soon is at the reference again.
+    pub(super) fn distance(&self, rate: f64) -> f64 {
+        let Some(reference) = self.reference() else {
+            return 1.0;
+        };
+        let from = |capacity: f64| {
+            let distance = rate / capacity.max(1.0) - 1.0;
+            distance.max(-distance)
+        };
+        // The newest capacity is not known better than it varies.
+        let newest = from(self.capacities[CAPACITIES - 1]).max(self.variability());
+        from(reference).min(newest)
+    }
+
     /// By how much the capacity varies from one queue to the next, as a share of it. A line that keeps each capacity for many queues
     /// varies little, however far it then jumps.
     pub(super) fn variability(&self) -> f64 {
@@ -98,6 +113,22 @@ mod tests {
     fn a_line_that_jumps_seldom_varies_little() {
         let known = known(&[20e6, 20e6, 20e6, 5e6, 5e6, 5e6, 30e6, 30e6, 30e6]);
         assert!(known.variability() < 0.01, "{known:?}");
+    }
+
+    #[test]
+    fn after_a_step_both_the_new_and_the_usual_capacity_are_near() {
+        let known = known(&[20e6, 20e6, 20e6, 20e6, 20e6, 5e6]);
+        let distances = [20e6, 5e6, 10e6].map(|rate| known.distance(rate));
+        assert!(distances == [0.0, 0.0, 0.5], "{distances:?}");
+    }
+
+    #[test]
+    fn on_a_line_that_varies_the_newest_capacity_is_not_near() {
+        let known = known(&[20e6, 10e6, 20e6, 10e6, 20e6, 20e6, 10e6]);
+        assert!(
+            known.distance(10e6) > 0.4 && known.distance(20e6) < 0.01,
+            "{known:?}"
+        );
     }
 
     #[test]

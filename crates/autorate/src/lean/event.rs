@@ -4,7 +4,7 @@ use sqm_core::units::Instant;
 
 use super::millis;
 use super::params::Params;
-use super::rate::Observation;
+use super::rate::{Observation, ROUND_TRIP};
 
 /// Time constant of the moving average of the capacity, seconds.
 const CAPACITY_TIME: f64 = 0.2;
@@ -62,7 +62,7 @@ impl QueueEvent {
         // A change within the target and a share of the queue is noise.
         let before = self.unchanged.1;
         let change = (queue - before).max(before - queue);
-        if !is_deep || change > params.target_ms + before * params.effect {
+        if !is_deep || change > params.target_ms * ROUND_TRIP + before * params.effect {
             self.unchanged = (now, queue);
         }
         if !is_deep || queue < self.not_shorter.1 * (1.0 - params.effect) {

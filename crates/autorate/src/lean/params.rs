@@ -3,7 +3,8 @@
 /// All parameters. Times are in seconds unless a name says otherwise, ratios are of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Queue delay to aim at, milliseconds above noise. A little more than the target of CoDel (RFC 8289 section 4.3).
+    /// Queue delay of one direction to aim at, milliseconds above noise. That of both together is a little more than the target of
+    /// CoDel (RFC 8289 section 4.3).
     pub target_ms: f64,
     /// A queue above the target is to drain within this time, milliseconds.
     pub drain_ms: f64,
@@ -17,11 +18,11 @@ pub struct Params {
     /// …and by how much longer it is for each unit of variability: a short dip must not lower the cruise rate of a line that dips
     /// again and again.
     pub follow_by_variability: f64,
-    /// Growth at the reference capacity, per second…
+    /// Growth at a known capacity, per second…
     pub growth: f64,
     /// …and by how much faster it is for each unit of variability…
     pub growth_by_variability: f64,
-    /// …and for each unit of distance from the reference capacity, below it or beyond it, as in CUBIC (RFC 9438 section 4.1).
+    /// …and for each unit of distance from the nearest known capacity, below it or beyond it, as in CUBIC (RFC 9438 section 4.1).
     pub growth_by_distance: f64,
     /// The fastest growth, per second.
     pub growth_max: f64,
@@ -81,7 +82,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            target_ms: 5.5,
+            target_ms: 2.75,
             drain_ms: 100.0,
             least_download: 0.7,
             least_upload: 0.3,

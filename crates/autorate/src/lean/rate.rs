@@ -25,6 +25,8 @@ pub(super) struct Observation {
     pub(super) is_busy: bool,
     /// Some traffic passes now.
     pub(super) has_traffic: bool,
+    /// The delay of this direction is known by itself.
+    pub(super) is_known: bool,
     /// The queue may be the other direction's.
     pub(super) is_ambiguous: bool,
     /// The rate may grow beyond the known capacity.
@@ -83,6 +85,8 @@ pub(super) struct RateController {
     pub(super) reason: Reason,
 }
 
+/// Round trips show the queues, the targets and the noise of two directions.
+pub(super) const ROUND_TRIP: f64 = 2.0;
 /// Bits of a full-size packet with its Ethernet header.
 const PACKET: f64 = 1514.0 * 8.0;
 /// Queue delays that are remembered, and the time between two of them: 200 ms together, as long as traffic is averaged.
@@ -213,12 +217,12 @@ impl RateController {
         delay: Delay,
     ) -> Action {
         self.known_at = now;
-        if delay.lower < params.target_ms {
+        if delay.lower < params.target_ms * ROUND_TRIP {
             let spread = (delay.upper - delay.lower).clamp(0.0, SPREAD_MAX);
             self.spread += (spread - self.spread) * (elapsed / SPREAD_TIME).min(1.0);
         }
         let packet = PACKET / self.rate * 1e3;
-        let target = params.target_ms + packet;
+        let target = params.target_ms * if seen.is_known { 1.0 } else { ROUND_TRIP } + packet;
         let queue = (delay.lower - self.spread * params.noise - packet).max(0.0);
         let capacity = self.capacity(now, queue, seen.passes);
         self.remember(now, queue);
@@ -336,19 +340,16 @@ impl RateController {
         self.rate = self.cruise;
     }
 
-    /// Grows: slowly at the reference capacity, faster the further away. `room` is the part of the target that no queue fills.
+    /// Grows: slowly at a known capacity, faster the further away. `room` is the part of the target that no queue fills.
     fn grow(&mut self, elapsed: f64, params: &Params, seen: &Observation, room: f64) {
         if !seen.may_explore && self.waits_at(params).is_some_and(|rate| self.cruise >= rate) {
             self.reason = Reason::Steady;
             return;
         }
-        let distance = self
-            .known
-            .reference()
-            .map_or(1.0, |reference| self.cruise / reference.max(1.0) - 1.0);
+        let distance = self.known.distance(self.cruise);
         let growth = params.growth
             + params.growth_by_variability * self.known.variability()
-            + params.growth_by_distance * distance.max(-distance);
+            + params.growth_by_distance * distance;
         let by_rtt = if seen.base_rtt < HIGH_RTT {
             1.0
         } else if self.cruise < params.regrow_to * self.known.reference().unwrap_or(0.0).max(self.highest) {
@@ -395,6 +396,7 @@ mod tests {
             is_loaded: true,
             is_busy: true,
             has_traffic: true,
+            is_known: true,
             is_ambiguous: false,
             may_explore: true,
             teaches: true,
