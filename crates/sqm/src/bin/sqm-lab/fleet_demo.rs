@@ -185,7 +185,7 @@ impl Fleet {
     fn load(&self, homes: u8) -> Result<(), Failure> {
         self.0.script(&format!(
             "for home in $(seq {homes}); do
-                 ip netns exec h$home sqm test {} --together --down 0 --up 1 --idle 1 --after 0 --duration 30m --probe-interval 1s \
+                 ip netns exec h$home sqm test {} --together --down 0 --up 1 --idle 1 --after 0 --duration 50m --probe-interval 1s \
                      --quiet --json /tmp/load$home.json >/tmp/load$home.log 2>&1 &
                  echo $! >>/tmp/loads
              done
