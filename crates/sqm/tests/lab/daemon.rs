@@ -391,8 +391,8 @@ for line in open("/tmp/rates"):
     time.sleep(0.05)
 "#;
 
-/// The rates of cake-autorate, bit/s, in steps of 50 ms for two and a half minutes: both directions are used fully, and the line's capacity
-/// falls and rises each half minute.
+/// The rates of cake-autorate, bit/s, in steps of 50 ms for two and a half minutes: both directions are used fully, and the line's
+/// capacity falls and rises each half minute.
 fn rates_of_cake_autorate() -> String {
     let mbits = |n: u64| Some(Rate::from_bits_per_sec(n * 1_000_000));
     let bounds = |least, base, most| Bounds {
