@@ -1,7 +1,7 @@
 # The commands that people type. Each installs the Debian packages that it needs and names them first (lab/deps.sh); only that
 # needs root.
 
-.PHONY: check demo demo-fleet size test lab-suites browser page-suites page-lab-suites both-page-suites other-suites nightly deny lint lab-kernel flent nats fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
+.PHONY: check demo demo-fleet size test test-programs lab-suites browser page-suites page-lab-suites other-suites nightly deny lint lab-packages lab-kernel flent nats fuzz web test-web test-web-lab test-api deb test-deb tarball router router-memory test-mips check-32-bit
 
 # Measure a bloated line, apply SQM, measure again: demo-out/index.html
 demo:
@@ -20,33 +20,32 @@ check: lint
 	cargo test --workspace --lib --exclude sqm-sim
 
 # All tests, without the lints, which compile everything once more. Builds the lab's virtual-time kernel once, about 10 minutes, cached
-# outside the source tree. Suites run at the same time: a guest of the lab uses at most one processor, and the page on the lab's router,
-# which is tested in real time because of the browser, mostly waits for the line.
+# outside the source tree. The page is tested while the test programs are compiled. Then all other suites run at the same time: a guest
+# of the lab uses at most one processor, and the page on the lab's router, which is tested in real time because of the browser, mostly
+# waits for the line.
 test: export CARGO_INCREMENTAL = 0
-test: lab-kernel flent nats web browser
-	cargo test --workspace --no-run
-	cargo test -p sqm --test lab --no-run
-	$(MAKE) --keep-going --jobs=3 both-page-suites lab-suites other-suites
+test:
+	$(MAKE) --keep-going --jobs=4 page-suites page-lab-suites lab-suites other-suites
 
-lab-suites:
+test-programs: lab-packages web
+	cargo test -p sqm --test lab --no-run
+	cargo test --workspace --no-run
+
+lab-suites: test-programs lab-kernel nats
 	cargo test -p sqm --test lab
 
 browser:
 	lab/deps.sh browser
 
-page-suites: browser
+page-suites: web browser
 	npm --prefix web test
 
-page-lab-suites: browser
+page-lab-suites: test-programs lab-kernel browser
 	npm --prefix web run test:lab
-
-# One after the other: two browsers at a time would compete with the lab.
-both-page-suites:
-	$(MAKE) page-lab-suites; lab=$$?; $(MAKE) page-suites && exit $$lab
 
 # Twice as many tests at a time as there are processors in CI: many of them wait in real time.
 other-suites: export RUST_TEST_THREADS = 4
-other-suites:
+other-suites: test-programs flent nats
 	cargo test --workspace --no-fail-fast
 
 # Every test of the lab, and those that take too long for every change: each setup script on each line, each change from one
@@ -75,8 +74,10 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p sqm --test lab --test nightly -- -D warnings
 
-lab-kernel:
+lab-packages:
 	lab/deps.sh build
+
+lab-kernel: lab-packages
 	lab/build-kernel.sh
 
 # The real Flent, with which tests open our files; about a minute, once.
@@ -95,13 +96,13 @@ web:
 
 # Tests of the page in Chromium, about a minute; pictures in web/test-out/.
 test-web: export SQM_PICTURES = 1
-test-web: web page-suites
+test-web: page-suites
 
 # Tests of the page against the program on the lab's router: a browser makes changes, and the kernel and tc show their effect.
 test-web-lab: export SQM_PICTURES = 1
-test-web-lab: web lab-kernel
+test-web-lab: web lab-kernel browser
 	cargo build -p sqm
-	$(MAKE) page-lab-suites
+	npm --prefix web run test:lab
 
 # Each fuzz target for a minute. Installs cargo-fuzz; no nightly toolchain is needed.
 fuzz:

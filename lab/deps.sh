@@ -33,6 +33,12 @@ case "${1:-}" in
     *) echo "usage: $0 run|build|flent|nats|fuzz|web|browser|tarball|router|mips|rust|deb|shells" >&2; exit 2 ;;
 esac
 
+# `make test` runs several of these scripts at a time, and apt-get does not wait for another one.
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/sqm"
+mkdir -p "$cache"
+exec 9>"$cache/deps.lock"
+flock 9
+
 missing=
 for package in $packages; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing="$missing $package"
@@ -57,7 +63,7 @@ install() {
     # shellcheck disable=SC2086  # one word for each package
     $as_root apt-get update -qq &&
         $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-}
+} 9>&-
 install || {
     echo "the installation failed: $by_hand." >&2
     exit 1
