@@ -109,6 +109,7 @@ impl Args {
 
         outln!("\nRoll-out 2 is to shape them to {GOOD} %:");
         step("rolling out", || fleet.roll_out("faster", GOOD, "done"))?;
+        fleet.unload(count - 1)?;
         outln!("\nThe line of {last} is back.");
         step(&format!("waiting for {last}"), || fleet.wait_for(&last))?;
         fleet.print_status()?;
@@ -181,16 +182,30 @@ impl Fleet {
         Ok(())
     }
 
-    /// The users of the first homes upload from now on.
+    /// The users of the first homes upload from now on, one test after the other: on a busy machine hours of virtual time may pass.
     fn load(&self, homes: u8) -> Result<(), Failure> {
+        // In virtual time a loop that never sleeps would never end.
         self.0.script(&format!(
-            "for home in $(seq {homes}); do
-                 ip netns exec h$home sqm test {} --together --down 0 --up 1 --idle 1 --after 0 --duration 50m --probe-interval 1s \
-                     --quiet --json /tmp/load$home.json >/tmp/load$home.log 2>&1 &
-                 echo $! >>/tmp/loads
+            "touch /tmp/uploading
+             for home in $(seq {homes}); do
+                 while [ -e /tmp/uploading ]; do
+                     ip netns exec h$home sqm test {} --together --down 0 --up 1 --idle 1 --after 0 --duration 50m --probe-interval 1s \
+                         --quiet --json /tmp/load$home.json || true
+                     sleep 1
+                 done >/tmp/load$home.log 2>&1 &
              done
              sleep {BEFORE_S}",
             home::SERVER_V4
+        ))?;
+        Ok(())
+    }
+
+    /// The users stop.
+    fn unload(&self, homes: u8) -> Result<(), Failure> {
+        // One may just have ended by itself.
+        self.0.script(&format!(
+            "rm /tmp/uploading
+             for home in $(seq {homes}); do kill $(ip netns pids h$home) 2>/dev/null || true; done"
         ))?;
         Ok(())
     }
@@ -220,10 +235,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Connects a line again, and waits until its router has made up its mind about the newest document. The users stop.
+    /// Connects a line again, and waits until its router has made up its mind about the newest document.
     fn wait_for(&self, router: &str) -> Result<(), Failure> {
-        // One may have ended by itself.
-        self.0.script("kill $(cat /tmp/loads) 2>/dev/null || true")?;
         self.set_line(router, "up")?;
         // Ten minutes. It stays offline no longer than both ends take to notice that it is back.
         for _ in 0..60 {
