@@ -13,7 +13,7 @@ const TOOLS: &str = "cd /tmp
         until sqm status --daemon >said 2>&1 && grep -q '^wan0: shaped' said; do sleep 0.5; done
     }
     # Waits until a condition holds, for three minutes.
-    within() { for _ in $(seq 360); do \"$@\" && return; sleep 0.5; done; echo \"not reached: $*\"; fleet status; return 1; }
+    within() { for _ in $(seq 90); do \"$@\" && return; sleep 2; done; echo \"not reached: $*\"; fleet status; return 1; }
     upload_in_file() { sed -n \"s/^.option upload '\\(.*\\)'/\\1/p\" sqm; }
     has_in_force() { tc -n router qdisc show dev wan0 root | grep -q \"bandwidth $(($1 / 1000))Mbit\"; }
     # The router has its last document for good, and nobody has overtaken it.
