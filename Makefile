@@ -17,7 +17,7 @@ demo-fleet: lab-kernel nats
 # Format, lints and unit tests, for before each commit: minutes.
 check: export CARGO_INCREMENTAL = 0
 check: lint
-	cargo test --workspace --lib --exclude sqm-sim
+	cargo test --workspace --lib --exclude sqm-core --exclude sqm-sim
 
 # All tests, without the lints, which compile everything once more. Builds the lab's virtual-time kernel once, about 10 minutes, cached
 # outside the source tree. The page is tested while the test programs are compiled. Then all other suites run at the same time: a guest
