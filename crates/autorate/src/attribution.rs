@@ -1,350 +1,407 @@
-//! Which direction a queue is attributed to, where only round trips are known or a probe has not returned.
+//! Which direction a longer round trip is attributed to, while both are busy and neither is measured by itself.
 //!
-//! A round trip grows with the queue of either direction. While both are loaded, [`Attributor`] picks one suspect, whose
-//! controller cuts its rate. If the cut has no effect, it is retracted and the other direction becomes the suspect; if that has no
-//! effect either, both are cut. The attributor reads the state of the controllers and never changes it.
+//! Two observations tell the directions apart. While the line holds a queue of the download, less arrives than our shaper lets
+//! pass. And a direction whose rate is well below its recent traffic is unlikely to have caused a queue. On a line that varies, each
+//! direction answers for the share that these observations give it.
+//!
+//! On a line that varies little, one direction explores at a time, while the other one waits below its known capacity. A new queue
+//! is then most likely the explorer's, and only one direction is cut. If a deep cut does not shorten the queue, the other direction
+//! is cut instead; if that does not help either, both are. Both are cut at once for a queue that is too long for an explorer: the
+//! line has lost much of its capacity.
 
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
 
-use crate::controller::{MIN_DELAY_CHANGE, RateController};
-use crate::delay::{DelayEstimator, SEEN_AFTER};
-use crate::scale;
-use crate::throughput::{ACTIVE_RATIO, BUSY_RATIO, FULL_RATIO, QUEUE_LASTS, STARVED_LOAD_RATIO, Throughput};
+use crate::params::Params;
 
-/// How a longer round trip is attributed to a direction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attribution {
-    /// The other direction caused it.
-    NotOurs,
-    /// This direction caused it.
-    Ours,
-    /// Either direction may have caused it: both are cut.
-    Ambiguous,
+/// The evidence about one direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Evidence {
+    /// There is, or was a moment ago, enough traffic for a queue.
+    pub(crate) is_busy: bool,
+    /// Some traffic passes now.
+    pub(crate) has_traffic: bool,
+    /// Its delay is known by itself.
+    pub(crate) is_known: bool,
+    /// A cut is in progress.
+    pub(crate) is_cut: bool,
+    /// The line varies so little that this direction stays below its known capacity while the other one explores.
+    pub(crate) waits_for_turn: bool,
+    /// The rate by the highest recent traffic.
+    pub(crate) rate_by_highest: f64,
 }
 
-/// The direction that is cut for a longer round trip while both directions could have caused it.
+/// The evidence about both directions together.
 #[derive(Clone, Copy, Debug)]
-enum Suspect {
-    /// No direction is suspected.
-    None,
-    /// The most likely direction.
-    Primary(Direction),
-    /// The other direction was cut before, without effect.
-    Secondary(Direction),
-    /// Cutting either direction alone had no effect.
-    Both,
-    /// An unanswered probe may wait in the queue of either direction.
-    Undecided,
-}
-
-/// The direction that certainly had the queue, at the last moment when that was certain.
-#[derive(Clone, Copy, Debug)]
-struct LastKnownBottleneck {
-    direction: Direction,
-    at: Instant,
-    /// The queue delay then, of both directions together if both were loaded.
-    queue_delay: Nanos,
-}
-
-/// The direction that may explore beyond its known capacity, while only round trips are known and both directions are loaded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) direction: Direction,
-    pub(crate) began_at: Instant,
-}
-
-/// The information that an attribution is based on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Situation<'a> {
+pub(crate) struct Situation {
     pub(crate) now: Instant,
-    /// The queue delay of both directions together, as far as round trips show it.
-    pub(crate) total_queue_delay: Nanos,
-    pub(crate) delays: &'a DelayEstimator,
-    pub(crate) throughput: &'a PerDirection<Throughput>,
-    pub(crate) controllers: &'a PerDirection<RateController>,
-    pub(crate) turn: Turn,
+    pub(crate) directions: PerDirection<Evidence>,
+    /// Queue delay of both directions together, milliseconds.
+    pub(crate) queue: f64,
+    /// Round trip without a queue, milliseconds.
+    pub(crate) base_rtt: f64,
+    /// The share of what the download is allowed that does not arrive.
+    pub(crate) deficit: f64,
 }
 
-/// A download whose arrivals are at least this share of what is allowed is limited by our shaper and not by the line, thousandths.
-/// A choice.
-const SHAPER_LIMITED: u64 = 950;
-/// If the capacity drops, the controller notices within this time. A download that has not been full for longer does not have the
-/// queue that appears now. A choice.
-const NOTICED_WITHIN: Nanos = Nanos::from_millis(700);
-/// A download whose arrivals are below this share of what is allowed, thousandths, may be limited by the line or may still be
-/// growing. It is limited by the line only if the queue is as long as a drop of the capacity makes it…
-const LINE_LIMITED: u64 = 850;
-/// …or as long as this. On a path with a high round trip senders approach the capacity slowly. Choices.
-const USUAL_QUEUE: Nanos = Nanos::from_millis(20);
-/// If answered probes show a queue of at least this in one direction alone, unanswered probes are attributed to that direction. An
-/// upload's queue delays acknowledgements, too, so that arrivals say nothing then. A choice.
-const CLEAR_QUEUE: Nanos = Nanos::from_millis(15);
-/// Arrivals above this share of what is allowed, thousandths, are an overshoot that our shaper is about to correct. A choice.
-const OVERSHOOT: u64 = 1080;
-/// A direction that was cut within this time and has a queue again was probably overestimated. A choice.
-const QUEUE_RETURNS: Nanos = Nanos::from_millis(1500);
-/// As [`QUEUE_RETURNS`], where the other direction explores and is as likely to have the queue. A choice.
-const QUEUE_RETURNS_SOON: Nanos = Nanos::from_millis(400);
+impl Situation {
+    /// True if a queue in a direction may be the other one's. The known queue of the other one is no part of it.
+    fn is_ambiguous(&self) -> bool {
+        let PerDirection { download, upload } = self.directions;
+        download.is_busy && upload.is_busy && !download.is_known && !upload.is_known
+    }
+}
 
-/// Attributes queues to directions, step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspect {
+    None,
+    /// The first suspect of this queue.
+    First(Direction),
+    /// The other one, because cutting the first had no effect.
+    Second(Direction),
+    Both,
+}
+
+/// Attributes queues to directions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attributor {
+pub(crate) struct Attribution {
+    /// The direction that explores, and since when.
+    turn: (Direction, Instant),
+    /// The direction that was busy alone until now.
+    alone: Option<Direction>,
     suspect: Suspect,
-    bottleneck: Option<LastKnownBottleneck>,
+    shares: PerDirection<f64>,
+    is_ambiguous: bool,
+    /// Each direction was busy at the last step, or when the queue began.
+    was_busy: PerDirection<bool>,
 }
 
-impl Attributor {
-    pub(crate) const fn new() -> Self {
+impl Attribution {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
+            turn: (Direction::Download, now),
+            alone: None,
             suspect: Suspect::None,
-            bottleneck: None,
-        }
-    }
-
-    /// True if a longer round trip is attributed to `direction`.
-    pub(crate) fn attribution(&self, direction: Direction, situation: &Situation<'_>) -> Attribution {
-        let other = direction.other();
-        let load_ratio = |direction: Direction| situation.throughput[direction].load_ratio();
-        match (
-            self.can_have_queue(direction, situation),
-            self.can_have_queue(other, situation),
-        ) {
-            (true, false) => Attribution::Ours,
-            (false, true) => Attribution::NotOurs,
-            (true, true) => match self.suspect {
-                Suspect::Primary(suspect) | Suspect::Secondary(suspect) if suspect == direction => {
-                    Attribution::Ours
-                }
-                Suspect::Both | Suspect::Undecided => Attribution::Ambiguous,
-                _ => Attribution::NotOurs,
+            shares: PerDirection {
+                download: 1.0,
+                upload: 1.0,
             },
-            (false, false) if load_ratio(direction) >= load_ratio(other) => Attribution::Ours,
-            (false, false) => Attribution::NotOurs,
+            is_ambiguous: false,
+            was_busy: PerDirection {
+                download: false,
+                upload: false,
+            },
         }
     }
 
-    /// True if both directions are cut, because cutting one alone had no effect.
-    pub(crate) const fn suspects_both(&self) -> bool {
-        matches!(self.suspect, Suspect::Both)
-    }
-
-    /// Updates the suspect. Returns a direction whose cut had no effect: the caller must retract it.
-    pub(crate) fn update(&mut self, situation: &Situation<'_>) -> Option<Direction> {
-        self.record_bottleneck(situation);
-        let (suspect, retracted) = self.next_suspect(situation);
-        self.suspect = suspect;
-        retracted
-    }
-
-    /// The bottleneck is certain while only one direction is loaded, or while one-way delays show that one direction has most of
-    /// the queue.
-    fn record_bottleneck(&mut self, situation: &Situation<'_>) {
-        let Situation { now, delays, .. } = *situation;
-        let loaded = Direction::BOTH.map(|direction| situation.throughput[direction].is_loaded(now));
-        let certain = match loaded {
-            [true, false] => Some((Direction::Download, situation.total_queue_delay)),
-            [false, true] => Some((Direction::Upload, situation.total_queue_delay)),
-            [true, true] if !delays.is_round_trip_only(now) => {
-                let queues = Direction::BOTH.map(|direction| delays.queue_if_ours(direction, now));
-                let total = Nanos(queues[0].0 + queues[1].0);
-                dominant(queues).map(|direction| (direction, total))
+    /// Takes in the present evidence.
+    pub(crate) fn update(&mut self, params: &Params, situation: &Situation) {
+        let situation = &self.with_memory(params, *situation);
+        self.change_turns(params, situation);
+        self.begin_load(situation);
+        self.is_ambiguous = situation.is_ambiguous();
+        let shares = self.likely_shares(params, situation);
+        self.update_suspect(params, situation, shares);
+        self.shares = match self.suspect {
+            Suspect::First(suspect) | Suspect::Second(suspect) => {
+                PerDirection::from_fn(|direction| if direction == suspect { 1.0 } else { 0.0 })
             }
-            _ => None,
+            Suspect::None | Suspect::Both => shares,
         };
-        if let Some((direction, queue_delay)) = certain {
-            self.bottleneck = Some(LastKnownBottleneck {
-                direction,
-                at: now,
-                queue_delay,
+    }
+
+    /// The situation, with each direction busy that was busy when the queue began: on a line that has lost most of its capacity, the
+    /// traffic is far below the rate.
+    fn with_memory(&mut self, params: &Params, mut situation: Situation) -> Situation {
+        for direction in Direction::BOTH {
+            let evidence = &mut situation.directions[direction];
+            evidence.is_busy |=
+                situation.queue >= params.target_both_ms && self.was_busy[direction] && evidence.has_traffic;
+            self.was_busy[direction] = evidence.is_busy;
+        }
+        situation
+    }
+
+    /// The share of a round trip's queue delay that a direction answers for, 0 to 1. Both answer for all of it if they are
+    /// equally suspect.
+    pub(crate) fn share(&self, direction: Direction) -> f64 {
+        self.shares[direction]
+    }
+
+    /// True if a queue in one direction may be the other one's.
+    pub(crate) const fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
+    }
+
+    /// True if a direction may grow beyond its known capacity: only one does at a time, where the directions are not told apart.
+    pub(crate) fn may_explore(&self, direction: Direction) -> bool {
+        !self.is_ambiguous || self.turn.0 == direction
+    }
+
+    /// True if a queue that a direction is cut for shows its capacity: no other direction is cut for it.
+    pub(crate) fn teaches(&self, direction: Direction) -> bool {
+        let is_suspect = match self.suspect {
+            Suspect::First(suspect) | Suspect::Second(suspect) => suspect == direction,
+            Suspect::None | Suspect::Both => false,
+        };
+        is_suspect || !self.is_ambiguous
+    }
+
+    /// A deep cut of a direction had no effect.
+    pub(crate) fn acquit(&mut self, direction: Direction) {
+        self.suspect = match self.suspect {
+            Suspect::First(_) => Suspect::Second(direction.other()),
+            Suspect::Second(_) => Suspect::Both,
+            Suspect::None | Suspect::Both => self.suspect,
+        };
+    }
+
+    fn change_turns(&mut self, params: &Params, situation: &Situation) {
+        let is_quiet = self.suspect == Suspect::None
+            && !situation.directions.download.is_cut
+            && !situation.directions.upload.is_cut;
+        if is_quiet && seconds(situation.now.since(self.turn.1)) > params.turn {
+            self.turn = (self.turn.0.other(), situation.now);
+        }
+    }
+
+    /// Gives the next turn to a load that begins: a queue that appears now is most likely its. An older queue is the other direction's.
+    fn begin_load(&mut self, situation: &Situation) {
+        let Situation { now, directions, .. } = *situation;
+        match (directions.download.is_busy, directions.upload.is_busy) {
+            (true, true) => {
+                if let Some(older) = self.alone.take() {
+                    self.turn = (older.other(), now);
+                    if directions[older].is_cut {
+                        self.suspect = Suspect::First(older);
+                    }
+                }
+            }
+            (true, false) => self.alone = Some(Direction::Download),
+            (false, true) => self.alone = Some(Direction::Upload),
+            (false, false) => self.alone = None,
+        }
+    }
+
+    fn update_suspect(&mut self, params: &Params, situation: &Situation, shares: PerDirection<f64>) {
+        let varies_little = Direction::BOTH
+            .into_iter()
+            .any(|direction| situation.directions[direction].waits_for_turn);
+        if !self.is_ambiguous || !varies_little || situation.queue < params.target_both_ms {
+            self.suspect = Suspect::None;
+        } else if situation.queue > params.sudden_ms {
+            self.suspect = Suspect::Both;
+        } else if self.suspect == Suspect::None {
+            let is_upload = shares.upload > shares.download;
+            self.suspect = Suspect::First(if is_upload {
+                Direction::Upload
+            } else {
+                Direction::Download
             });
         }
     }
 
-    /// The suspect from now on, and a direction whose cut had no effect.
-    fn next_suspect(&self, situation: &Situation<'_>) -> (Suspect, Option<Direction>) {
-        let controllers = situation.controllers;
-        if !situation.delays.is_round_trip_only(situation.now) {
-            return (attribute_timeout(situation), None);
-        }
-        match Direction::BOTH.map(|direction| self.can_have_queue(direction, situation)) {
-            [true, true] => {}
-            [false, true] => return attribute_single(Direction::Upload, situation),
-            [true, false] => return attribute_single(Direction::Download, situation),
-            [false, false] => return (Suspect::None, None),
-        }
-        let drains = Direction::BOTH.map(|direction| controllers[direction].is_draining());
-        let primary = || {
-            self.primary_suspect(situation)
-                .map_or(Suspect::None, Suspect::Primary)
-        };
-        match (self.suspect, drains) {
-            (_, [false, false]) | (Suspect::Undecided, [true, true]) => (primary(), None),
-            (Suspect::Undecided, [false, true]) => (Suspect::Primary(Direction::Upload), None),
-            (Suspect::Undecided, [true, false]) => (Suspect::Primary(Direction::Download), None),
-            (Suspect::Primary(suspect), _) if controllers[suspect].keeps_growing() => (Suspect::Both, None),
-            (Suspect::Primary(suspect), _) if controllers[suspect].cut_had_no_effect() => {
-                (Suspect::Secondary(suspect.other()), Some(suspect))
+    /// The shares by the evidence of this moment alone.
+    fn likely_shares(&self, params: &Params, situation: &Situation) -> PerDirection<f64> {
+        let whole = |is_ours| if is_ours { 1.0 } else { 0.0 };
+        let PerDirection { download, upload } = situation.directions;
+        match (download.is_busy, upload.is_busy) {
+            (true, true) if download.is_known != upload.is_known => return PerDirection::from_fn(|_| 1.0),
+            (true, true) => {}
+            (false, false) => return PerDirection::from_fn(|_| 1.0),
+            (download, upload) => {
+                return PerDirection {
+                    download: whole(download),
+                    upload: whole(upload),
+                };
             }
-            (Suspect::Secondary(suspect), _) if controllers[suspect].cut_had_no_effect() => {
-                (Suspect::Both, None)
-            }
-            (unchanged, _) => (unchanged, None),
         }
-    }
-
-    /// The direction that most likely caused a longer round trip while both are loaded; `None` if neither needs a cut.
-    ///
-    /// While the line holds a queue of the download, less arrives than our shaper lets pass. If as much arrives as it lets pass,
-    /// the queue is the upload's. If more arrives, the download's senders have just overshot, and our shaper is about to tell them.
-    fn primary_suspect(&self, situation: &Situation<'_>) -> Option<Direction> {
-        let Situation {
-            now,
-            total_queue_delay: queue,
-            delays,
-            throughput,
-            controllers,
-            ..
-        } = *situation;
-        let arrives = throughput.download.latest_rate().bits_per_sec();
-        let allowed = throughput.download.allowed;
-        // If the capacity has dropped to what arrives now, senders have gone on for a round trip, and the excess is in the queue. If
-        // the senders have stopped instead, there is none.
-        let excess = scale(delays.base_rtt().0, allowed.saturating_sub(arrives), arrives);
-        // A direction at its minimum rate cannot be cut further.
-        let upload_can_be_cut = !controllers.upload.is_at_min();
-        let is_starved = arrives < scale(allowed, STARVED_LOAD_RATIO, 1000);
-        let is_reduced = arrives < scale(allowed, LINE_LIMITED, 1000);
-        let queue_is_too_short = if is_starved {
-            queue.0 < excess
-        } else {
-            is_reduced && queue.0 < excess.min(USUAL_QUEUE.0)
+        let is_near_capacity = |direction: Direction| {
+            let evidence = situation.directions[direction];
+            let beyond = (evidence.rate_by_highest - params.below_highest) / params.below_highest_span;
+            let is_sudden = situation.queue > params.sudden_ms;
+            let waits = !is_sudden && evidence.waits_for_turn && self.turn.0 != direction;
+            beyond.clamp(params.suspicion_min, 1.0) * if waits { params.suspicion_min } else { 1.0 }
         };
-        let has_not_been_full = now.since(throughput.download.full_at) > NOTICED_WITHIN;
-        let upload_is_full = throughput.upload.latest_load_ratio() >= FULL_RATIO;
-        let is_shaper_limited = arrives >= scale(allowed, SHAPER_LIMITED, 1000);
-        if arrives > scale(allowed, OVERSHOOT, 1000) {
-            None
-        } else if throughput.download.has_just_begun(now) {
-            Some(Direction::Download)
-        } else if queue_is_too_short || !throughput.download.was_loaded_within(now, QUEUE_LASTS) {
-            Some(Direction::Upload)
-        } else if is_starved {
-            Some(Direction::Download)
-        } else if upload_can_be_cut
-            && (has_not_been_full && upload_is_full
-                || is_shaper_limited && !controllers.download.is_exploring())
-        {
-            Some(Direction::Upload)
-        } else {
-            Some(self.most_likely_direction(situation))
+        let line_limits = line_limits(params, situation);
+        let download = (line_limits + params.download_suspicion) * is_near_capacity(Direction::Download);
+        let upload = (1.0 - params.acquittal * line_limits) * is_near_capacity(Direction::Upload);
+        let share = |suspicion: f64| (2.0 * suspicion / (upload + download)).min(1.0);
+        PerDirection {
+            download: share(download),
+            upload: share(upload),
         }
-    }
-
-    /// The more likely direction where the traffic does not tell: one that explores causes a queue, and one that has just had a
-    /// queue has it again.
-    fn most_likely_direction(&self, situation: &Situation<'_>) -> Direction {
-        let Situation {
-            now,
-            delays,
-            controllers,
-            turn,
-            ..
-        } = *situation;
-        // An event of less than this ago is not visible in the delays yet.
-        let is_not_visible_yet = |at| now.since(at) < Nanos(delays.base_rtt().0 + SEEN_AFTER.0);
-        // If the queue existed before the other direction became loaded and has not grown since, that load did not cause it. The
-        // same holds when one-way measurements end: the last attribution is kept as long as the queue does not grow.
-        if let Some(bottleneck) = self.bottleneck
-            && is_not_visible_yet(bottleneck.at)
-            && situation.total_queue_delay.0 <= bottleneck.queue_delay.0 + MIN_DELAY_CHANGE
-        {
-            return bottleneck.direction;
-        }
-        // A queue that becomes visible just after a change of turns was caused in the turn before.
-        let turn = if is_not_visible_yet(turn.began_at) {
-            turn.direction.other()
-        } else {
-            turn.direction
-        };
-        let [ours, others] = [turn, turn.other()].map(|direction| &controllers[direction]);
-        let returns = |one: &RateController, another: &RateController, within| {
-            one.was_cut_within(now, within) && !another.was_cut_within(now, within)
-        };
-        let is_others = match (ours.is_exploring(), others.is_exploring()) {
-            (false, true) => !returns(ours, others, QUEUE_RETURNS_SOON),
-            (false, false) => returns(others, ours, QUEUE_RETURNS),
-            (true, _) => returns(others, ours, QUEUE_RETURNS_SOON),
-        };
-        let likely = if is_others { turn.other() } else { turn };
-        // A direction at its minimum rate cannot be cut further.
-        if controllers[likely].is_at_min() {
-            likely.other()
-        } else {
-            likely
-        }
-    }
-
-    /// True if a direction has enough traffic to cause a queue, or had it until the line held it back.
-    fn can_have_queue(&self, direction: Direction, situation: &Situation<'_>) -> bool {
-        let now = situation.now;
-        let throughput = &situation.throughput[direction];
-        // The acknowledgements of the other direction must not count as the rest of a load.
-        let rest_of_load = match direction {
-            Direction::Download => ACTIVE_RATIO * 3 / 2,
-            Direction::Upload => BUSY_RATIO / 4,
-        };
-        throughput.load_ratio().max(throughput.latest_load_ratio()) >= BUSY_RATIO
-            || throughput.has_just_begun(now)
-            || matches!(self.suspect, Suspect::Secondary(suspect) if suspect == direction)
-                && throughput.can_cause_queue()
-            || throughput.was_loaded_within(now, QUEUE_LASTS)
-                && throughput.latest_load_ratio() >= rest_of_load
     }
 }
 
-/// The suspect where one-way delays are known and only unanswered probes are ambiguous: which queue do those wait in?
-fn attribute_timeout(situation: &Situation<'_>) -> Suspect {
-    let download = &situation.throughput.download;
-    let arrives_as_allowed =
-        download.latest_rate().bits_per_sec() >= scale(download.allowed, STARVED_LOAD_RATIO, 1000);
-    // After a far drop, what is allowed is hardly more than what arrives, so that arrivals prove nothing.
-    let has_not_collapsed = !situation.controllers.download.has_collapsed();
-    match known_queue(situation) {
-        Some(Direction::Download) => Suspect::Primary(Direction::Download),
-        Some(Direction::Upload) if has_not_collapsed => Suspect::Primary(Direction::Upload),
-        None if has_not_collapsed && arrives_as_allowed => Suspect::Primary(Direction::Upload),
-        _ => Suspect::Undecided,
+/// How certain it is that the line holds the download back, 0 to 1. If the capacity has dropped to what arrives, the senders have
+/// gone on for a round trip, and the excess is in the queue. If the queue is shorter than that, the senders have stopped instead,
+/// because no acknowledgements reach them.
+fn line_limits(params: &Params, situation: &Situation) -> f64 {
+    let Situation { deficit, queue, .. } = *situation;
+    let is_short = ((deficit - params.deficit) / params.deficit_span).clamp(0.0, 1.0);
+    let excess = deficit / (1.0 - deficit).max(0.01);
+    let queue_by_rtt = queue / situation.base_rtt.max(1.0);
+    is_short * (params.excess_factor * queue_by_rtt / excess.max(0.01)).clamp(0.0, 1.0)
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both directions are busy at their usual rates, with a queue of 20 ms on a path of 20 ms.
+    fn situation() -> Situation {
+        let evidence = Evidence {
+            is_busy: true,
+            has_traffic: true,
+            is_known: false,
+            is_cut: false,
+            waits_for_turn: false,
+            rate_by_highest: 1.0,
+        };
+        Situation {
+            now: Instant(0),
+            directions: PerDirection::from_fn(|_| evidence),
+            queue: 20.0,
+            base_rtt: 20.0,
+            deficit: 0.0,
+        }
     }
-}
 
-/// The suspect where only one direction has enough traffic for a queue. If cutting it has no effect, the queue is the other's, whose
-/// traffic the line holds back.
-fn attribute_single(suspect: Direction, situation: &Situation<'_>) -> (Suspect, Option<Direction>) {
-    let other = suspect.other();
-    if situation.controllers[suspect].cut_had_no_effect() && situation.throughput[other].can_cause_queue() {
-        (Suspect::Secondary(other), Some(suspect))
-    } else {
-        (Suspect::Primary(suspect), None)
+    fn shares(situation: &Situation) -> PerDirection<f64> {
+        Attribution::new(Instant(0)).likely_shares(&Params::default(), situation)
     }
-}
 
-/// The direction that has a clear queue by answered probes, while the other one has hardly any.
-fn known_queue(situation: &Situation<'_>) -> Option<Direction> {
-    let queues = Direction::BOTH.map(|direction| {
-        let estimate = situation.delays.estimate(direction, situation.now, false);
-        estimate.map_or(Nanos(0), |estimate| estimate.queue_delay)
-    });
-    dominant(queues).filter(|_| queues[0].max(queues[1]) > CLEAR_QUEUE)
-}
+    fn updated(situation: &Situation) -> Attribution {
+        let mut attribution = Attribution::new(Instant(0));
+        attribution.update(&Params::default(), situation);
+        attribution
+    }
 
-/// The direction whose queue is more than twice as long as the other's. In the order of [`Direction::BOTH`].
-fn dominant([download, upload]: [Nanos; 2]) -> Option<Direction> {
-    if download.0 > 2 * upload.0 {
-        Some(Direction::Download)
-    } else if upload.0 > 2 * download.0 {
-        Some(Direction::Upload)
-    } else {
-        None
+    #[test]
+    fn a_download_that_arrives_short_of_its_rate_answers_for_the_queue() {
+        let shares = shares(&Situation {
+            deficit: 0.3,
+            ..situation()
+        });
+        assert!(shares.download >= 1.0 && shares.upload < 0.7, "{shares:?}");
+    }
+
+    /// The senders of the download wait for acknowledgements, which wait in the upload's queue.
+    #[test]
+    fn a_short_queue_does_not_explain_a_large_deficit_of_the_download() {
+        let shares = shares(&Situation {
+            deficit: 0.9,
+            queue: 4.0,
+            ..situation()
+        });
+        assert!(shares.upload >= 1.0 && shares.download < 1.0, "{shares:?}");
+    }
+
+    #[test]
+    fn a_direction_well_below_its_recent_traffic_is_hardly_suspect() {
+        let near = shares(&situation());
+        assert!(near.upload > near.download, "{near:?}");
+        let mut slow_upload = situation();
+        slow_upload.directions.upload.rate_by_highest = 0.5;
+        let upload = shares(&slow_upload);
+        assert!(upload.upload < 0.5 && upload.download >= 1.0, "{upload:?}");
+        let mut slow_download = situation();
+        slow_download.directions.download.rate_by_highest = 0.5;
+        slow_download.deficit = 0.3;
+        let download = shares(&slow_download);
+        assert!(download.download < 0.5 && download.upload >= 1.0, "{download:?}");
+    }
+
+    #[test]
+    fn a_direction_alone_answers_for_all() {
+        let mut alone = situation();
+        alone.directions.download.is_busy = false;
+        alone.deficit = 0.9;
+        let shares = shares(&alone);
+        assert!(shares.download <= 0.0 && shares.upload >= 1.0, "{shares:?}");
+    }
+
+    /// The line varies little: one direction waits while the other one explores.
+    fn steady() -> Situation {
+        let mut steady = situation();
+        for direction in Direction::BOTH {
+            steady.directions[direction].waits_for_turn = true;
+        }
+        steady
+    }
+
+    #[test]
+    fn the_direction_that_explores_is_suspect_where_the_line_varies_little() {
+        // The turn begins with the download, although the upload would be the more likely one.
+        let attribution = updated(&steady());
+        assert!(attribution.may_explore(Direction::Download) && !attribution.may_explore(Direction::Upload));
+        assert!(attribution.share(Direction::Download) >= 1.0 && attribution.share(Direction::Upload) <= 0.0);
+        assert!(attribution.teaches(Direction::Download) && !attribution.teaches(Direction::Upload));
+    }
+
+    #[test]
+    fn a_suspect_whose_cut_has_no_effect_is_acquitted() {
+        let steady = steady();
+        let mut attribution = updated(&steady);
+        attribution.acquit(Direction::Download);
+        attribution.update(&Params::default(), &steady);
+        assert!(attribution.share(Direction::Download) <= 0.0 && attribution.share(Direction::Upload) >= 1.0);
+        attribution.acquit(Direction::Upload);
+        attribution.update(&Params::default(), &steady);
+        assert!(Direction::BOTH.map(|direction| attribution.share(direction) > 0.0) == [true; 2]);
+        assert!(
+            !attribution.teaches(Direction::Download),
+            "both are cut: {attribution:?}"
+        );
+    }
+
+    #[test]
+    fn a_queue_that_is_older_than_a_load_is_not_that_loads() {
+        let mut both = steady();
+        both.directions.upload.is_cut = true;
+        let mut alone = both;
+        alone.directions.download.is_busy = false;
+        let mut attribution = updated(&alone);
+        attribution.update(&Params::default(), &both);
+        assert!(attribution.share(Direction::Upload) >= 1.0 && attribution.share(Direction::Download) <= 0.0);
+        assert!(
+            attribution.may_explore(Direction::Download),
+            "a load that begins has the turn"
+        );
+    }
+
+    #[test]
+    fn a_direction_whose_traffic_collapsed_with_the_line_stays_suspect_as_long_as_the_queue_lasts() {
+        let mut collapsed = situation();
+        let mut attribution = updated(&collapsed);
+        collapsed.directions.download.is_busy = false;
+        attribution.update(&Params::default(), &collapsed);
+        assert!(attribution.share(Direction::Download) > 0.0 && attribution.is_ambiguous());
+        collapsed.queue = 0.0;
+        attribution.update(&Params::default(), &collapsed);
+        assert!(!attribution.is_ambiguous(), "{attribution:?}");
+    }
+
+    #[test]
+    fn a_queue_that_is_too_long_for_an_explorer_is_attributed_to_both_directions() {
+        let attribution = updated(&Situation {
+            queue: 400.0,
+            deficit: 0.9,
+            ..steady()
+        });
+        assert!(Direction::BOTH.map(|direction| attribution.share(direction) > 0.3) == [true; 2]);
+        assert!(!attribution.teaches(Direction::Download));
+    }
+
+    #[test]
+    fn both_directions_of_a_line_that_varies_answer_for_their_shares() {
+        let attribution = updated(&situation());
+        assert!(attribution.share(Direction::Upload) >= 1.0);
+        assert!((0.1..0.9).contains(&attribution.share(Direction::Download)));
     }
 }

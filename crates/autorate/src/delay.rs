@@ -20,7 +20,7 @@ use crate::Signal;
 
 use consensus::{NewestSamples, SAMPLES};
 use disagreement::agreed_delay;
-use source::{DelayKind, Delays, RELIABLE, Source, SourceId, channel};
+use source::{DelayKind, Delays, Source, SourceId, channel};
 
 /// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
@@ -39,14 +39,12 @@ pub(crate) struct DelayEstimate {
     pub(crate) queue_delay: Nanos,
     /// Upper median of the newest samples. It exceeds [`Self::queue_delay`] while bursts come and go.
     pub(crate) upper_median: Nanos,
-    /// When the newest probe that shows this delay was sent.
+    /// When the probe was sent that shows this delay.
     pub(crate) sent: Instant,
     /// The delay is the age of a probe that has not returned.
     pub(crate) is_overdue: bool,
 }
 
-/// A queue is visible this long after a round trip: three of four samples at one probe each 50 ms, with a margin.
-pub(crate) const SEEN_AFTER: Nanos = Nanos::from_millis(200);
 /// At most this many sources are kept. A new one replaces the one that has been silent for longest. A choice.
 const MAX_SOURCES: usize = 32;
 /// With fewer sources of one kind than this, the other kind is used. A single source cannot be checked by another.
@@ -176,28 +174,6 @@ impl DelayEstimator {
         self.kind_and_count(direction, now, Source::is_trusted).0 == DelayKind::OneWay
     }
 
-    /// True if several sources report the one-way delay of a direction. A single one reports a small delay now and then by chance.
-    pub(crate) fn is_confirmed(&self, direction: Direction, now: Instant) -> bool {
-        let (kind, count) = self.kind_and_count(direction, now, Source::is_trusted);
-        kind == DelayKind::OneWay && count >= ENOUGH
-    }
-
-    /// True if several reflectors report the one-way delay of a direction. They do so sooner and more often than flows.
-    pub(crate) fn has_one_way_reflectors(&self, direction: Direction, now: Instant) -> bool {
-        let reflectors = self.recent_reflectors(direction, now);
-        reflectors
-            .filter(|source| source.kind == DelayKind::OneWay)
-            .count()
-            >= ENOUGH
-    }
-
-    /// True if neither direction is known by itself.
-    pub(crate) fn is_round_trip_only(&self, now: Instant) -> bool {
-        !Direction::BOTH
-            .into_iter()
-            .any(|direction| self.knows(direction, now))
-    }
-
     /// The part of a round trip that the other direction is known to cause, nanoseconds: the largest of its one-way samples. `None` if
     /// the other direction is not known by itself, or if round trips do not include its queue.
     fn known_part_of_other(&self, direction: Direction, now: Instant) -> Option<i64> {
@@ -232,15 +208,6 @@ impl DelayEstimator {
     /// True if the base round trip is so long that the capacity may have changed before the controller learns of it.
     pub(crate) fn is_high_rtt(&self) -> bool {
         self.base_rtt() >= HIGH_RTT
-    }
-
-    /// True if most reflectors lose more probes than by chance. A full buffer loses probes, a longer path does not.
-    pub(crate) fn is_losing_probes(&self) -> bool {
-        let reflectors = self.sources.iter().filter(|source| !source.id.is_flow());
-        let (count, losing) = reflectors.fold((0, 0), |(count, losing), source| {
-            (count + 1, losing + usize::from(source.reliability < RELIABLE))
-        });
-        losing * 2 > count
     }
 
     /// Sets which directions have had too little traffic for a queue, in the order of [`Direction::BOTH`]. The delays of an idle

@@ -2,49 +2,27 @@
 //!
 //! [`Controller::step`] is a pure function of its state and its arguments. The caller has the clock, sends the probes,
 //! counts the bytes and sets the rates. [`Autorate`] is sqm's controller; [`cake_autorate`] reproduces that of
-//! cake-autorate for comparison, and [`lean`] is a simpler controller. The last two run in the bench only.
+//! cake-autorate for comparison, and runs in the bench only.
 //!
 //! # How `Autorate` decides
 //!
 //! ```text
 //! samples ─┬─► delay       queue delay by robust statistics over many sources ─┐
-//!          │                                                                   ├─► attribution ─► observation ─► controller ─► rate
-//!          └─► throughput  rates and load of each direction ───────────────────┘                     one for each direction
+//!          │                                                                   ├─► attribution ─► rate controller ─► rate
+//!          └─► throughput  rates and load of each direction ───────────────────┘                  one for each direction
 //! ```
 //!
-//! The control law is proportional in the queue delay, around an estimate of the capacity:
+//! Each direction has a cruise rate, which is its rate while there is no queue:
 //!
 //! ```text
-//! rate = capacity * (1 - (queue delay - target) / 150 ms)
+//! queue above the target:  cruise follows the capacity down
+//!                          rate = min(cruise, capacity * (1 - (queue delay - target) / 100 ms))
+//! no queue, loaded:        cruise grows: slowly at the usual or the newest capacity, faster the further away
+//!                          rate = cruise
 //! ```
 //!
-//! * **Delay.** Each reflector and each TCP connection is a source with its own baseline: its smallest delay in 30 s of use.
-//!   The part of a sample above the baseline is queue delay. The lower median of the four newest samples counts. A probe that is
-//!   overdue counts with its age, so that a drop of the capacity is seen before answers arrive, unless a later probe has
-//!   overtaken it. A source that keeps contradicting the others is ignored. A connection counts for no more than reflectors
-//!   confirm, because its far end may wait behind another line. Where several connections agree on a queue that reflectors do not
-//!   show for long, the carrier lets probes bypass it, and connections lead.
-//! * **Capacity.** A line with a queue is busy. A download's capacity is then what arrives; an upload's capacity is
-//!   `sent * time / (time + growth of the delay)`.
-//! * **Target.** 5 ms of queue delay; 6.5 ms for both directions together where they are not measured apart; 1.5 ms for an
-//!   upload while a download is active, because acknowledgements wait in its queue; up to 20 ms on a line whose capacity dips
-//!   again and again. A download is never cut below 0.7 of its capacity: its queue drains as its senders slow down, and a queue
-//!   in our own shaper would delay that.
-//! * **Growth.** Fast far below the last capacity, slow near it, faster and faster beyond it, and never far before the
-//!   controller can learn of a queue.
-//! * **Drops and interruptions.** When senders fall silent and probes are overdue, the capacity is taken to be what still
-//!   passes. If the other direction's senders fall silent with it, that direction is limited to what passed last. If a
-//!   download's queue drains before its senders can have reacted to the cut, the line was only interrupted, and the rate returns.
-//! * **High round trips.** From 300 ms on, what is known of the line is old, so that its variations are not followed: the rate
-//!   is based on the lowest recent capacity and grows slowly. A new download has half the rate until its senders have left slow
-//!   start.
-//! * **Attribution.** When only round-trip times are available, a direction is charged with the part of the increase that the
-//!   other direction is not known to cause. While both are loaded, one of them explores at a time, and one is the suspect for a
-//!   queue. A cut without effect is retracted, and the other direction becomes the suspect.
-//! * **Changes of the path.** A delay that stays when the rate is cut, and loses no probes, is that of a longer path: the
-//!   baselines move, and the rate returns.
-//! * **No load, no signals.** Without load the rate stays and probing stops. Without delay signals the rate stays for a while
-//!   and then moves to base.
+//! `docs/design/autorate.md` explains the parts on one page: queue delay (`delay`), capacity and variability (`known_capacity`), a time
+//! with a queue (`queue_event`), the law (`rate_controller`), whose queue it is (`attribution`), and the parameters ([`Params`]).
 //!
 //! # Sources
 //!
@@ -63,14 +41,18 @@
 
 extern crate alloc;
 
+use sqm_core::units::{Nanos, Rate};
+
 mod attribution;
 mod autorate;
 pub mod cake_autorate;
 pub mod capacity_by_hour;
-mod controller;
 mod delay;
-pub mod lean;
-mod observation;
+mod known_capacity;
+mod limits;
+mod params;
+mod queue_event;
+mod rate_controller;
 mod signal;
 mod throughput;
 pub mod trace;
@@ -80,10 +62,19 @@ mod tests;
 
 pub use autorate::Autorate;
 pub use capacity_by_hour::CapacityByHour;
+pub use params::Params;
 pub use signal::{Bounds, Choice, Controller, Decision, Probes, Reason, Sample, Signal};
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
+
+fn bits(rate: Rate) -> f64 {
+    rate.bits_per_sec() as f64
+}
+
+fn millis(time: Nanos) -> f64 {
+    time.0 as f64 / 1e6
+}
 
 /// `value * numerator / denominator`, rounded down and saturating. A denominator of zero counts as one.
 fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {

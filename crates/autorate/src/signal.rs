@@ -129,10 +129,9 @@ pub enum Probes {
 pub enum Reason {
     /// The first rate: base, or what was learned for this hour.
     Start,
-    /// There is too little traffic to learn from. The rate stays, or returns to the highest recent capacity after a rest.
+    /// There is too little traffic to learn from. The rate stays.
     Unloaded,
-    /// A download has just begun on a path with a high round trip: it is held to half the rate until its senders have left slow
-    /// start.
+    /// On a path with a high round trip a download has two thirds of the rate until its senders have left slow start.
     SlowStartGuard,
     /// Loaded and without a queue, and growth is on hold.
     Steady,
@@ -164,8 +163,8 @@ pub enum Reason {
     Decay,
     /// The usual rate of this hour.
     Learned,
-    /// The capacity of the other direction has dropped, and this direction's senders have fallen silent: the rate is limited to
-    /// what they sent last.
+    /// Controller 1 alone: the capacity of the other direction had dropped, and this direction's senders had fallen silent. The rate was
+    /// limited to what they sent last.
     OtherDirectionDropped,
 }
 
@@ -184,7 +183,7 @@ impl fmt::Display for Reason {
         match self {
             Self::Start => f.write_str("first rate"),
             Self::Unloaded => f.write_str("not loaded"),
-            Self::SlowStartGuard => f.write_str("a download has begun: half the rate until slow start ends"),
+            Self::SlowStartGuard => f.write_str("high round trip: two thirds of the rate until a download has left slow start"),
             Self::Steady => f.write_str("loaded, no queue: rate stays"),
             Self::Grow => f.write_str("loaded, no queue: rate grows"),
             Self::SmallQueue { delay: by } => delay(f, "small queue: rate slightly reduced; queue delay", by),

@@ -20,7 +20,6 @@ mod world;
 mod tests;
 
 use sqm_autorate::cake_autorate::CakeAutorate;
-use sqm_autorate::lean::{Lean, Params};
 use sqm_autorate::{Autorate, CapacityByHour, Controller, Decision};
 use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Nanos};
@@ -61,8 +60,6 @@ impl Signals {
 pub enum Contender {
     /// `sqm_autorate::Autorate`.
     Sqm,
-    /// `sqm_autorate::lean::Lean`.
-    Lean,
     /// `sqm_autorate::cake_autorate::CakeAutorate`.
     CakeAutorate,
     /// Knows the line's rate and queue a round trip late: about the best that is possible.
@@ -73,21 +70,12 @@ pub enum Contender {
 
 impl Contender {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] = [
-        Self::Sqm,
-        Self::Lean,
-        Self::CakeAutorate,
-        Self::Oracle,
-        Self::Unshaped,
-    ];
-    /// Those of the table of modelled lines.
-    pub const ON_MODELLED: [Self; 4] = [Self::Sqm, Self::CakeAutorate, Self::Oracle, Self::Unshaped];
+    pub const ALL: [Self; 4] = [Self::Sqm, Self::CakeAutorate, Self::Oracle, Self::Unshaped];
 
     /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sqm => "sqm",
-            Self::Lean => "lean",
             Self::CakeAutorate => "cake-autorate",
             Self::Oracle => "oracle",
             Self::Unshaped => "unshaped",
@@ -123,7 +111,6 @@ pub fn run(
             bounds,
             PerDirection::<CapacityByHour>::default(),
         ))),
-        Contender::Lean => Pilot::Controller(Box::new(Lean::new(START, bounds, Params::default()))),
         Contender::CakeAutorate => Pilot::Controller(Box::new(CakeAutorate::new(START, bounds))),
         Contender::Oracle => Pilot::Oracle(Oracle::new(bounds, trace.rtt)),
         Contender::Unshaped => Pilot::Controller(Box::new(Unshaped)),

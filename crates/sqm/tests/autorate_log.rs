@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use std::rc::Rc;
 
 use serde_json::Value;
-use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, Start, Step};
+use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, PROGRAM, Start, Step};
 use sqm_autorate::{Autorate, CapacityByHour, Controller, Decision, Sample, Signal};
 use sqm_core::direction::PerDirection;
 use sqm_core::units::{Instant, Rate};
@@ -121,6 +121,23 @@ fn a_replay_makes_exactly_the_recorded_decisions() {
         assert_eq!(report["download"]["then"], report["download"]["now"], "{trace}");
         assert!(report["download"]["now"]["cuts"].as_u64() > Some(0), "{trace}");
     }
+}
+
+#[test]
+fn a_log_of_an_earlier_controller_is_replayed_with_a_word_about_it() {
+    let folder = TempDir::new().expect("a folder");
+    let mut lines = run("changing", Signals::Echo);
+    lines.truncate(100);
+    let mut said = |program: &str| {
+        lines[0] = lines[0].replace("test-1", program);
+        let output = replay(&[&write(&folder, program, &lines)], &[]);
+        lines[0] = lines[0].replace(program, "test-1");
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).expect("text");
+        text.contains("another controller made the recorded decisions")
+    };
+    assert!(said("sqm-0.1.0"));
+    assert!(!said(PROGRAM));
 }
 
 #[test]

@@ -39,7 +39,7 @@ export const said = translator([
     // Why autorate has chosen a rate.
     ['first rate', 'erste Rate'],
     ['not loaded', 'nicht ausgelastet'],
-    ['a download has begun: half the rate until slow start ends', 'ein Download hat begonnen: halbe Rate, bis der Slow Start endet'],
+    ['high round trip: two thirds of the rate until a download has left slow start', 'lange Umlaufzeit: zwei Drittel der Rate, bis ein Download den Slow Start verlassen hat'],
     ['loaded, no queue: rate stays', 'ausgelastet, keine Warteschlange: die Rate bleibt'],
     ['loaded, no queue: rate grows', 'ausgelastet, keine Warteschlange: die Rate steigt'],
     ['small queue: rate slightly reduced; queue delay {} ms', 'kurze Warteschlange: die Rate sinkt ein wenig; Wartezeit {} ms'],

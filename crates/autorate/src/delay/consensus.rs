@@ -57,8 +57,7 @@ impl NewestSamples {
         self.0.first().copied().flatten().map(|sample| sample.delay)
     }
 
-    /// The lower median by delay: the second smallest of four, the middle one of three, the smaller one of two. Its time is that of
-    /// the newest sample with at least this delay.
+    /// The lower median by delay: the second smallest of four, the middle one of three, the smaller one of two.
     pub(super) fn lower_median(&self) -> Option<DelaySample> {
         let mut sorted = [None; SAMPLES];
         let mut count = 0;
@@ -67,15 +66,7 @@ impl NewestSamples {
             count += 1;
         }
         sorted[..count].sort_by_key(|sample| sample.map(|sample| sample.delay));
-        let chosen = sorted[usize::from(count >= 3)]?;
-        let sent = self
-            .iter()
-            .filter(|sample| sample.delay >= chosen.delay)
-            .map(|sample| sample.sent);
-        Some(DelaySample {
-            sent: sent.max().unwrap_or(chosen.sent),
-            ..chosen
-        })
+        sorted[usize::from(count >= 3)]
     }
 
     /// The upper median, nanoseconds: the third smallest of four, the middle one of three. Of two or one it is the smaller one, too,

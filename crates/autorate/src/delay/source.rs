@@ -11,7 +11,7 @@ use super::{FRESH, FRESH_FLOW, FRESH_SLOW, MAX_DELAY};
 /// A probe that is overdue by more than this is lost rather than late. A choice, longer than any buffer should hold.
 const DEAD: Nanos = Nanos::from_millis(3000);
 /// A source that answered less than this many of 256 recent probes (80 %) is not believed when it is silent. A choice.
-pub(super) const RELIABLE: u32 = 205;
+const RELIABLE: u32 = 205;
 /// A source agrees with the estimate if it is within this of it, nanoseconds, or within half of it. A choice: answers that met the
 /// same queue arrive at different times.
 const AGREES_WITHIN: i64 = 30_000_000;

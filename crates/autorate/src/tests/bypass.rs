@@ -34,12 +34,18 @@ fn cuts_within(bench: &mut Bench, seconds: u64) -> Vec<Direction> {
     cuts
 }
 
-/// For some seconds a queue comes and goes, every two seconds. `shown` gives the delay at each reflector.
+/// For some seconds a queue comes and goes, every two seconds. It grows and shrinks, as a queue does whose senders take turns.
+/// `shown` gives the delay at each reflector.
 fn come_and_go(bench: &mut Bench, seconds: u64, shown: impl Fn(Nanos) -> [Nanos; 6]) {
-    for second in 0..seconds {
-        let queue = Nanos::from_millis(if second % 4 < 2 { 60 } else { 0 });
+    for quarter in 0..seconds * 4 {
+        let queue = match quarter % 16 {
+            0..8 if quarter % 2 == 0 => 60,
+            0..8 => 90,
+            _ => 0,
+        };
+        let queue = Nanos::from_millis(queue);
         (bench.flow_delay.download, bench.delay) = (queue, shown(queue));
-        bench.run(1000);
+        bench.run(250);
     }
 }
 

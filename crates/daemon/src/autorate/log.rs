@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, Start, Step};
+use sqm_autorate::trace::{ControllerConfig, Entry, HEADER, PROGRAM, Start, Step};
 use sqm_autorate::{Bounds, CapacityByHour, Decision, Probes, Sample};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
@@ -255,7 +255,7 @@ fn rotate(path: &Path) -> io::Result<()> {
 
 fn config(bounds: PerDirection<Bounds>, learned: &PerDirection<CapacityByHour>) -> ControllerConfig {
     ControllerConfig {
-        program: concat!("sqm-", env!("CARGO_PKG_VERSION")).to_owned(),
+        program: PROGRAM.to_owned(),
         bounds,
         learned: *learned,
     }
@@ -327,7 +327,7 @@ mod tests {
     /// from the log's, and of incomplete lines.
     fn replayed(logs: &[&Path]) -> (usize, usize, usize, usize, usize) {
         let mut replay = Replay::new(|now, config| {
-            assert!(config.program.starts_with("sqm-"));
+            assert_eq!(config.program, PROGRAM);
             Autorate::new(now, config.bounds, config.learned)
         });
         let mut seen = (0, 0, 0, 0, 0);

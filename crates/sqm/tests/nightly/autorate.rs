@@ -222,7 +222,7 @@ fn a_satellite_path_has_hardly_a_queue_and_carries_more_with_the_advised_rtt() {
     let (_, advised) = said.split_once("option cake_rtt '").expect("an advice");
     let (interval, _) = advised.split_once('\'').expect("a time");
     let (added, patient, said) = by_satellite(&format!("\toption cake_rtt '{interval}'\n"));
-    assert!(added <= 10.0, "{added} ms");
+    assert!(added <= 25.0, "{added} ms");
     assert!(!said.contains("cake_rtt"), "{said}");
     assert!(patient[0] >= 1.2 * usual[0], "{usual:?} {patient:?}");
 }
@@ -255,7 +255,8 @@ fn the_line_stays_shaped_and_the_rates_return_after_any_failure() {
     let [(down, why), (up, _)] = rates_of(&said, "reflectors dead");
     assert!(
         down >= 0.75 * 40.0 && up >= 0.75 * 8.0 && !why.contains("no signals"),
-        "the load itself tells: {down}/{up} {why}"
+        "the load itself tells: {down}/{up} {why}, {}",
+        said["autorate"]
     );
     assert!(said["autorate"]["tcp_samples"].as_u64() > Some(100), "{said}");
 

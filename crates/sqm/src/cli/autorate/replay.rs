@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use sqm_autorate::cake_autorate::CakeAutorate;
 use sqm_autorate::trace::replay::{Replay, ReplayStep};
-use sqm_autorate::trace::{ControllerConfig, Entry, ReasonWord};
+use sqm_autorate::trace::{ControllerConfig, Entry, PROGRAM, ReasonWord};
 use sqm_autorate::{Autorate, Bounds, Choice, Controller, Decision, Probes, Sample};
 use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos, Rate};
@@ -346,7 +346,7 @@ impl<'a> Comparison<'a> {
         Report {
             logs: args.logs.clone(),
             controller: args.pilot,
-            program: concat!("sqm-", env!("CARGO_PKG_VERSION")),
+            program: PROGRAM,
             has_other_bounds: self.is_another.download || self.is_another.upload,
             seconds: self.nanos as f64 / 1e9,
             decisions: self.decisions,
@@ -516,6 +516,11 @@ struct Figures {
     cuts: u64,
 }
 
+/// The version of the controller in the name of a program, empty for the first one.
+fn controller(program: &str) -> &str {
+    program.split_once('+').map_or("", |(_, controller)| controller)
+}
+
 impl Report {
     fn text(&self) -> String {
         let mut text = format!(
@@ -555,8 +560,13 @@ impl Report {
             {
                 let program = run.program.as_deref().unwrap_or_default();
                 text += &format!(
-                    "{log}, line {line}: written by {program}, this is {}\n",
-                    self.program
+                    "{log}, line {line}: written by {program}, this is {}{}\n",
+                    self.program,
+                    if controller(program) == controller(self.program) {
+                        ""
+                    } else {
+                        ": another controller made the recorded decisions, so that the replay differs from them"
+                    }
                 );
             }
         }

@@ -138,7 +138,7 @@ impl Args {
         let mut tasks = Vec::new();
         for seed in self.seed.each() {
             for trace in self.traces(seed)? {
-                tasks.extend(Contender::ON_MODELLED.map(|contender| (seed, trace.clone(), contender)));
+                tasks.extend(Contender::ALL.map(|contender| (seed, trace.clone(), contender)));
             }
         }
         let bar = progress(tasks.len() as u64, signals.name());

@@ -27,11 +27,10 @@ impl Sum {
     /// None if the capacity of no line varies.
     pub(super) fn new(seed: u64, signals: SignalsArg, runs: &[Run]) -> Option<Self> {
         let pairs = || {
-            runs.chunks(Contender::ON_MODELLED.len())
-                .filter_map(|trace| match trace {
-                    [ours, theirs, ..] if ours.varies => Some([ours, theirs]),
-                    _ => None,
-                })
+            runs.chunks(Contender::ALL.len()).filter_map(|trace| match trace {
+                [ours, theirs, ..] if ours.varies => Some([ours, theirs]),
+                _ => None,
+            })
         };
         pairs().next()?;
         let above = |index: usize| {

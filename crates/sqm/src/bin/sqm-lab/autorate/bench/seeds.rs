@@ -86,7 +86,7 @@ pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Su
     let mut text = format!("signals: {}, {seeds}, against cake-autorate\n", signals.name());
     text += "trace        controller         >30 ms:  mean   worst (seed)    bytes:  mean   worst (seed)  false cuts  fall s\n";
     text += "                                                                                             most per h slowest\n";
-    let traces: Vec<_> = runs.chunks(Contender::ON_MODELLED.len()).collect();
+    let traces: Vec<_> = runs.chunks(Contender::ALL.len()).collect();
     let names = traces
         .iter()
         .take_while(|trace| trace[0].seed == *first)
@@ -97,7 +97,7 @@ pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Su
             .copied()
             .filter(|trace| trace[0].trace == *name)
             .collect();
-        for index in 0..Contender::ON_MODELLED.len() {
+        for index in 0..Contender::ALL.len() {
             text += &row(&of_all_seeds, index);
         }
     }
@@ -120,8 +120,8 @@ pub(super) fn table(signals: SignalsArg, seeds: &Seeds, runs: &[Run], sums: &[Su
 /// The row of one controller on one trace. `seeds` holds all runs on that trace, one slice for each seed.
 fn row(seeds: &[&[Run]], index: usize) -> String {
     let run = &seeds[0][index];
-    let is_compared = run.varies && Contender::ON_MODELLED[index] != Contender::CakeAutorate;
-    let theirs = Contender::ON_MODELLED
+    let is_compared = run.varies && Contender::ALL[index] != Contender::CakeAutorate;
+    let theirs = Contender::ALL
         .iter()
         .position(|contender| *contender == Contender::CakeAutorate)
         .expect("it is one of all");

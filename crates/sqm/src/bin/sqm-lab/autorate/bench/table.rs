@@ -13,7 +13,7 @@ pub(super) fn table(signals: SignalsArg, runs: &[Run]) -> String {
     let mut text = format!("signals: {}\n", signals.name());
     text += "trace        controller      >30 ms  p95 load  delivered  use down/up  false cuts  fall s  rise s  probes\n";
     text += "                                  %        ms         MB            %      per h                    per s\n";
-    for trace in runs.chunks(Contender::ON_MODELLED.len()) {
+    for trace in runs.chunks(Contender::ALL.len()) {
         for run in trace {
             let use_both = format!(
                 "{:.0}/{:.0}",

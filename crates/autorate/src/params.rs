@@ -1,11 +1,13 @@
-//! The parameters of the lean controller. Each was chosen on the bench of `sqm-sim`, on recorded and modelled lines together.
+//! The parameters of the controller. Each was chosen on the bench of `sqm-sim`, on recorded and modelled lines together.
 
 /// All parameters. Times are in seconds unless a name says otherwise, ratios are of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Queue delay of one direction to aim at, milliseconds above noise. That of both together is a little more than the target of
-    /// CoDel (RFC 8289 section 4.3).
+    /// Queue delay of one direction to aim at, milliseconds above noise and a packet: less than the target of
+    /// CoDel (RFC 8289 section 4.3), which has a queue of its own in the shaper.
     pub target_ms: f64,
+    /// Queue delay of both directions together to aim at, where only round trips are known: a little more than CoDel's target.
+    pub target_both_ms: f64,
     /// A queue above the target is to drain within this time, milliseconds.
     pub drain_ms: f64,
     /// The lowest rate by the capacity during a cut, download. Its queue drains as its senders slow down, and a queue in our own
@@ -82,7 +84,8 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            target_ms: 2.75,
+            target_ms: 1.5,
+            target_both_ms: 5.5,
             drain_ms: 100.0,
             least_download: 0.7,
             least_upload: 0.3,

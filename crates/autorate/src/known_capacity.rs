@@ -8,7 +8,7 @@ const CAPACITIES: usize = 5;
 
 /// The capacity of one direction, as far as queues have shown it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KnownCapacity {
+pub(crate) struct KnownCapacity {
     /// The newest capacities, bits per second, oldest first.
     capacities: [f64; CAPACITIES],
     /// Relative changes from one capacity to the next, oldest first.
@@ -18,7 +18,7 @@ pub(super) struct KnownCapacity {
 }
 
 impl KnownCapacity {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             capacities: [0.0; CAPACITIES],
             changes: [0.0; CHANGES],
@@ -27,7 +27,7 @@ impl KnownCapacity {
     }
 
     /// Adds a capacity that a queue has shown, bits per second.
-    pub(super) fn add(&mut self, capacity: f64) {
+    pub(crate) fn add(&mut self, capacity: f64) {
         if self.count > 0 {
             let last = self.capacities[CAPACITIES - 1];
             let change = (capacity - last).max(last - capacity);
@@ -40,13 +40,13 @@ impl KnownCapacity {
     }
 
     /// The capacity to expect, bits per second; `None` before the first queue.
-    pub(super) fn reference(&self) -> Option<f64> {
+    pub(crate) fn reference(&self) -> Option<f64> {
         median(&self.capacities, self.count)
     }
 
     /// How far a rate is from the nearer one of the reference and the newest capacity, as a share of it; one before the first queue.
     /// After a step the line is at the newest capacity; after a dip it soon is at the reference again.
-    pub(super) fn distance(&self, rate: f64) -> f64 {
+    pub(crate) fn distance(&self, rate: f64) -> f64 {
         let Some(reference) = self.reference() else {
             return 1.0;
         };
@@ -61,7 +61,7 @@ impl KnownCapacity {
 
     /// By how much the capacity varies from one queue to the next, as a share of it. A line that keeps each capacity for many queues
     /// varies little, however far it then jumps.
-    pub(super) fn variability(&self) -> f64 {
+    pub(crate) fn variability(&self) -> f64 {
         median(&self.changes, self.count.saturating_sub(1)).unwrap_or(0.0)
     }
 }

@@ -1,67 +1,71 @@
-//! The rate of one direction in the lean controller.
+//! The rate of one direction.
 
 use sqm_core::direction::Direction;
-use sqm_core::units::{Instant, Nanos};
+use sqm_core::units::{Instant, Nanos, Rate};
 
-use super::capacity::KnownCapacity;
-use super::event::{Cut, QueueEvent};
-use super::millis;
-use super::params::Params;
-use crate::controller::Limits;
+use crate::known_capacity::KnownCapacity;
+use crate::limits::Limits;
+use crate::millis;
+use crate::params::Params;
+use crate::queue_event::{Cut, QueueEvent};
 use crate::{Bounds, Reason};
 
 /// Input of the controller of one direction at each step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observation {
+pub(crate) struct Observation {
     /// Queue delay with noise, milliseconds; `None` without delay signals.
-    pub(super) delay: Option<Delay>,
+    pub(crate) delay: Option<Delay>,
     /// Traffic of the last 200 ms, bits per second.
-    pub(super) passes: f64,
+    pub(crate) passes: f64,
+    /// Traffic of the 200 ms before the probe was sent that shows the delay, bits per second.
+    pub(crate) passed_before: f64,
     /// Traffic of the last 200 ms by the rate.
-    pub(super) load: f64,
+    pub(crate) load: f64,
     /// There is enough traffic for the shaper to hold some back.
-    pub(super) is_loaded: bool,
+    pub(crate) is_loaded: bool,
     /// There is, or was a moment ago, enough traffic for a queue.
-    pub(super) is_busy: bool,
+    pub(crate) is_busy: bool,
     /// Some traffic passes now.
-    pub(super) has_traffic: bool,
+    pub(crate) has_traffic: bool,
     /// The delay of this direction is known by itself.
-    pub(super) is_known: bool,
+    pub(crate) is_known: bool,
     /// The queue may be the other direction's.
-    pub(super) is_ambiguous: bool,
+    pub(crate) is_ambiguous: bool,
     /// The rate may grow beyond the known capacity.
-    pub(super) may_explore: bool,
+    pub(crate) may_explore: bool,
     /// The traffic that passes while there is a queue is this direction's capacity.
-    pub(super) teaches: bool,
+    pub(crate) teaches: bool,
     /// The smallest round trip without a queue, milliseconds.
-    pub(super) base_rtt: f64,
+    pub(crate) base_rtt: f64,
 }
 
 /// The delay that is attributed to this direction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Delay {
+pub(crate) struct Delay {
     /// Lower median of the newest samples, milliseconds.
-    pub(super) lower: f64,
+    pub(crate) lower: f64,
     /// Upper median of the newest samples, milliseconds.
-    pub(super) upper: f64,
+    pub(crate) upper: f64,
     /// It is the age of an unanswered probe.
-    pub(super) is_overdue: bool,
+    pub(crate) is_overdue: bool,
 }
 
 /// A request to the caller after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// Nothing.
     None,
     /// Make the present delays the baselines: they are those of the path.
     Rebase,
     /// Attribute the queue to another direction: the cut had no effect.
     Acquit,
+    /// Learn that the line carries this and no more.
+    Learn(Rate),
 }
 
 /// The controller of one direction. Rates are in bits per second.
 #[derive(Clone, Debug)]
-pub(super) struct RateController {
+pub(crate) struct RateController {
     direction: Direction,
     min: f64,
     base: f64,
@@ -69,7 +73,7 @@ pub(super) struct RateController {
     /// The rate without a queue.
     cruise: f64,
     /// The rate of the shaper.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     known: KnownCapacity,
     event: Option<QueueEvent>,
     /// The highest recent traffic, bits per second, which is forgotten slowly.
@@ -78,15 +82,13 @@ pub(super) struct RateController {
     spread: f64,
     /// The latest queue delays with their times, milliseconds, oldest first.
     queues: [(Instant, f64); QUEUES],
-    /// When delay signals were last known.
+    /// When delay signals were last known, or not needed.
     known_at: Instant,
     /// When there was last no traffic.
     quiet_at: Instant,
-    pub(super) reason: Reason,
+    pub(crate) reason: Reason,
 }
 
-/// Round trips show the queues, the targets and the noise of two directions.
-pub(super) const ROUND_TRIP: f64 = 2.0;
 /// Bits of a full-size packet with its Ethernet header.
 const PACKET: f64 = 1514.0 * 8.0;
 /// Queue delays that are remembered, and the time between two of them: 200 ms together, as long as traffic is averaged.
@@ -99,9 +101,13 @@ const CAPACITY_MAX: f64 = 2.0;
 /// Time constant of the spread, seconds, and its limit, milliseconds: a larger one is that of a queue that grows.
 const SPREAD_TIME: f64 = 5.0;
 const SPREAD_MAX: f64 = 10.0;
+/// Delay signals are missed after this time under load. A choice: answers may wait in a queue for as long.
+const BLIND_AFTER: Nanos = Nanos::from_millis(1500);
 /// Without delay signals the rate stays for this long, and then moves towards base by this share in a second.
 const KEEP_RATE: Nanos = Nanos::from_millis(5000);
 const DECAY: f64 = 0.02;
+/// A line is started at this share of its usual capacity. A choice.
+const BELOW_USUAL: f64 = 0.96;
 /// From this round trip on, milliseconds, what is known of the line is old. A choice between terrestrial paths, which seldom exceed
 /// it, and geostationary satellites, which take 500 ms and more.
 const HIGH_RTT: f64 = 300.0;
@@ -109,7 +115,7 @@ const HIGH_RTT: f64 = 300.0;
 const QUIET: f64 = 0.05;
 
 impl RateController {
-    pub(super) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
+    pub(crate) fn new(now: Instant, direction: Direction, bounds: Bounds) -> Self {
         let limits = Limits::new(bounds);
         let base = limits.base as f64;
         Self {
@@ -131,28 +137,28 @@ impl RateController {
     }
 
     /// The rate by the highest recent traffic.
-    pub(super) fn rate_by_highest(&self) -> f64 {
+    pub(crate) fn rate_by_highest(&self) -> f64 {
         self.rate / self.highest.max(1.0)
     }
 
     /// True if this traffic, bits per second, can cause a queue: it is not far below the rate, or below the highest recent traffic
     /// where the line carries less than the rate.
-    pub(super) fn is_much(&self, params: &Params, traffic: f64) -> bool {
+    pub(crate) fn is_much(&self, params: &Params, traffic: f64) -> bool {
         traffic >= params.busy * self.rate.min(self.highest)
     }
 
     /// The newest queue delay, milliseconds.
-    pub(super) const fn queue(&self) -> f64 {
+    pub(crate) const fn queue(&self) -> f64 {
         self.queues[QUEUES - 1].1
     }
 
     /// True if a cut is in progress.
-    pub(super) const fn is_cut(&self) -> bool {
+    pub(crate) const fn is_cut(&self) -> bool {
         self.event.is_some()
     }
 
     /// The rate at which this direction waits for its turn to explore, on a line that varies little.
-    pub(super) fn waits_at(&self, params: &Params) -> Option<f64> {
+    pub(crate) fn waits_at(&self, params: &Params) -> Option<f64> {
         let share = params.wait_at + params.wait_at_by_variability * self.known.variability();
         (share < 1.0).then(|| {
             self.known
@@ -162,7 +168,7 @@ impl RateController {
     }
 
     /// Decides on the rate. `elapsed` is the time since the last step, seconds.
-    pub(super) fn step(&mut self, now: Instant, elapsed: f64, params: &Params, seen: &Observation) -> Action {
+    pub(crate) fn step(&mut self, now: Instant, elapsed: f64, params: &Params, seen: &Observation) -> Action {
         if seen.is_busy {
             self.highest = seen
                 .passes
@@ -183,6 +189,9 @@ impl RateController {
         }
         if self.is_in_slow_start(now, params, seen) {
             self.rate = self.rate.min(self.cruise * params.slow_start_share);
+            if matches!(self.reason, Reason::Grow | Reason::Steady | Reason::Unloaded) {
+                self.reason = Reason::SlowStartGuard;
+            }
         }
         self.rate = self.rate.clamp(self.min, self.max);
         action
@@ -199,10 +208,32 @@ impl RateController {
             && rounds < params.slow_start_rounds
     }
 
+    /// Continues with the capacity that is usual at this hour, bits per second.
+    pub(crate) fn start_at(&mut self, usual: f64) {
+        self.cruise = (usual * BELOW_USUAL).clamp(self.min, self.max);
+        self.rate = self.cruise;
+        self.known = KnownCapacity::new();
+        self.known.add(usual);
+        self.event = None;
+        self.reason = Reason::Learned;
+    }
+
+    /// A step without delay signals. The rate stays for a while, because a long queue may hold the answers.
     fn step_blind(&mut self, now: Instant, elapsed: f64, seen: &Observation) {
+        if !seen.is_loaded {
+            self.known_at = now;
+        }
+        let blind = now.since(self.known_at);
+        if blind <= BLIND_AFTER {
+            return;
+        }
         self.reason = Reason::SignalsLost;
-        if now.since(self.known_at) > KEEP_RATE && seen.is_loaded {
-            self.cruise += (self.base - self.cruise) * DECAY * elapsed;
+        if blind > KEEP_RATE {
+            // The probes that were late have never returned, and have shown nothing.
+            if let Some(event) = self.event.take() {
+                self.cruise = event.cruise_before;
+            }
+            self.cruise += (self.base - self.cruise) * (DECAY * elapsed);
             self.rate = self.cruise;
             self.reason = Reason::Decay;
         }
@@ -217,14 +248,19 @@ impl RateController {
         delay: Delay,
     ) -> Action {
         self.known_at = now;
-        if delay.lower < params.target_ms * ROUND_TRIP {
+        if self.event.is_none() {
             let spread = (delay.upper - delay.lower).clamp(0.0, SPREAD_MAX);
             self.spread += (spread - self.spread) * (elapsed / SPREAD_TIME).min(1.0);
         }
         let packet = PACKET / self.rate * 1e3;
-        let target = params.target_ms * if seen.is_known { 1.0 } else { ROUND_TRIP } + packet;
+        let target = packet
+            + if seen.is_known {
+                params.target_ms
+            } else {
+                params.target_both_ms
+            };
         let queue = (delay.lower - self.spread * params.noise - packet).max(0.0);
-        let capacity = self.capacity(now, queue, seen.passes);
+        let capacity = self.capacity(now, queue, seen);
         self.remember(now, queue);
         let is_possible = seen.has_traffic && (seen.is_loaded || queue > params.long_queue_ms);
         if queue > target && is_possible {
@@ -232,43 +268,47 @@ impl RateController {
                 now,
                 elapsed,
                 rate: self.rate,
+                is_lowest: self.rate <= self.min,
                 queue,
                 capacity,
             };
             return self.cut(params, seen, &cut, target, delay.is_overdue);
         }
-        self.end_event(now, seen);
+        let action = self.end_event(now, seen);
         if seen.is_loaded {
             self.grow(elapsed, params, seen, (1.0 - queue / target).max(0.0));
         } else {
             self.reason = Reason::Unloaded;
         }
         self.rate = self.cruise;
-        Action::None
+        action
     }
 
     /// Ends a queue event, if there is one. Without traffic the senders have stopped, and the traffic before that shows nothing.
-    fn end_event(&mut self, now: Instant, seen: &Observation) {
+    fn end_event(&mut self, now: Instant, seen: &Observation) -> Action {
         let Some(event) = self.event.take() else {
-            return;
+            return Action::None;
         };
-        if !seen.has_traffic {
+        if !seen.has_traffic || event.is_burst(now, seen) {
             self.cruise = event.cruise_before;
-        } else if let Some(capacity) = event.lesson(now, seen) {
-            self.known.add(capacity);
+            return Action::None;
         }
+        event.lesson().map_or(Action::None, |capacity| {
+            self.known.add(capacity);
+            Action::Learn(Rate::from_bits_per_sec(capacity as u64))
+        })
     }
 
     /// The capacity of the line, as far as the last 200 ms show it. All that arrives of a download has crossed the line. What an
-    /// upload sends crosses it, or makes its queue longer.
-    fn capacity(&self, now: Instant, queue: f64, passes: f64) -> f64 {
+    /// upload sends crosses it, or makes its queue longer. On a long path the rate has been cut since then.
+    fn capacity(&self, now: Instant, queue: f64, seen: &Observation) -> f64 {
         let (at, before) = self.queues[0];
         let span = millis(now.since(at));
         let is_known = (HISTORY_MIN..=1000.0).contains(&span);
         if self.direction == Direction::Download || !is_known {
-            return passes;
+            return seen.passes;
         }
-        passes * (span / (span + queue - before).max(span / CAPACITY_MAX))
+        seen.passed_before * (span / (span + queue - before).max(span / CAPACITY_MAX))
     }
 
     fn remember(&mut self, now: Instant, queue: f64) {
@@ -306,7 +346,8 @@ impl RateController {
             Direction::Upload => params.least_upload,
         };
         let share = (1.0 - (queue - target) / params.drain_ms).max(least);
-        let wanted = self.cruise.min(capacity * share);
+        let test = event.test_rate(params, cut, seen).unwrap_or(self.max);
+        let wanted = self.cruise.min(capacity * share).min(test);
         let delay = Nanos((queue * 1e6) as u64);
         self.reason = if wanted >= self.rate {
             Reason::Draining { delay }
@@ -358,7 +399,11 @@ impl RateController {
             params.high_rtt_growth
         };
         self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * elapsed * room;
-        self.reason = Reason::Grow;
+        self.reason = if self.cruise < self.max {
+            Reason::Grow
+        } else {
+            Reason::Steady
+        };
     }
 }
 
@@ -392,6 +437,7 @@ mod tests {
                 is_overdue: false,
             }),
             passes,
+            passed_before: passes,
             load: passes / rate,
             is_loaded: true,
             is_busy: true,

@@ -2,47 +2,53 @@
 
 use sqm_core::units::Instant;
 
-use super::millis;
-use super::params::Params;
-use super::rate::{Observation, ROUND_TRIP};
+use crate::millis;
+use crate::params::Params;
+use crate::rate_controller::Observation;
 
+/// A change of the queue by less than this, milliseconds, and a share of it is noise. A choice.
+const NOISE: f64 = 5.5;
 /// Time constant of the moving average of the capacity, seconds.
 const CAPACITY_TIME: f64 = 0.2;
 
 /// A time with a queue above the target.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct QueueEvent {
+pub(crate) struct QueueEvent {
     began_at: Instant,
     /// Moving average of the capacity, bits per second.
     capacity: f64,
     /// The first estimate of the capacity, bits per second.
     first_capacity: f64,
     /// The cruise rate when the event began, bits per second.
-    pub(super) cruise_before: f64,
+    pub(crate) cruise_before: f64,
     /// Since when the rate has been cut deeply and the queue has not become shorter, and the queue then, milliseconds.
     not_shorter: (Instant, f64),
-    /// Since when the rate has been cut deeply and the queue has not changed, and the queue then, milliseconds.
+    /// Since when the queue has not changed, and the queue then, milliseconds.
     unchanged: (Instant, f64),
+    /// Since when the rate has been cut deeply.
+    deep_since: Instant,
     /// It has shown the capacity of this direction all the time.
     teaches: bool,
 }
 
 /// Input of an event at each step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
-    pub(super) now: Instant,
+pub(crate) struct Cut {
+    pub(crate) now: Instant,
     /// Time since the last step, seconds.
-    pub(super) elapsed: f64,
+    pub(crate) elapsed: f64,
     /// Rate of the shaper before this step, bits per second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
+    /// It is the lowest rate that the user allows.
+    pub(crate) is_lowest: bool,
     /// Queue delay without noise, milliseconds.
-    pub(super) queue: f64,
+    pub(crate) queue: f64,
     /// The capacity as the last 200 ms show it, bits per second.
-    pub(super) capacity: f64,
+    pub(crate) capacity: f64,
 }
 
 impl QueueEvent {
-    pub(super) const fn new(now: Instant, cruise_before: f64, queue: f64, capacity: f64) -> Self {
+    pub(crate) const fn new(now: Instant, cruise_before: f64, queue: f64, capacity: f64) -> Self {
         Self {
             began_at: now,
             capacity,
@@ -50,19 +56,22 @@ impl QueueEvent {
             cruise_before,
             not_shorter: (now, queue),
             unchanged: (now, queue),
+            deep_since: now,
             teaches: true,
         }
     }
 
-    pub(super) fn update(&mut self, params: &Params, cut: &Cut, teaches: bool) {
+    pub(crate) fn update(&mut self, params: &Params, cut: &Cut, teaches: bool) {
         let Cut { now, queue, .. } = *cut;
         self.teaches &= teaches;
         self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
-        let is_deep = cut.rate <= params.deep_at * self.first_capacity;
-        // A change within the target and a share of the queue is noise.
+        let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let before = self.unchanged.1;
         let change = (queue - before).max(before - queue);
-        if !is_deep || change > params.target_ms * ROUND_TRIP + before * params.effect {
+        if !is_deep {
+            self.deep_since = now;
+        }
+        if change > NOISE + before * params.effect {
             self.unchanged = (now, queue);
         }
         if !is_deep || queue < self.not_shorter.1 * (1.0 - params.effect) {
@@ -71,20 +80,28 @@ impl QueueEvent {
     }
 
     /// True if a deep cut has not made the queue shorter, although there was time for it.
-    pub(super) fn has_no_effect(&self, params: &Params, cut: &Cut, seen: &Observation) -> bool {
+    pub(crate) fn has_no_effect(&self, params: &Params, cut: &Cut, seen: &Observation) -> bool {
         lasts(params, cut, seen, self.not_shorter.0)
     }
 
     /// True if a deep cut has not changed the queue at all, although there was time for it.
-    pub(super) fn is_flat(&self, params: &Params, cut: &Cut, seen: &Observation) -> bool {
-        lasts(params, cut, seen, self.unchanged.0)
+    pub(crate) fn is_flat(&self, params: &Params, cut: &Cut, seen: &Observation) -> bool {
+        lasts(params, cut, seen, self.unchanged.0.max(self.deep_since))
     }
 
-    /// The capacity that the event has shown, bits per second, if it has ended now. A queue that lasted for less than a round trip is a
-    /// burst, and what passed meanwhile is not what the line carries.
-    pub(super) fn lesson(&self, now: Instant, seen: &Observation) -> Option<f64> {
-        let is_burst = millis(now.since(self.began_at)) < seen.base_rtt;
-        (self.teaches && !is_burst).then_some(self.capacity)
+    /// The highest rate that shows whether the delay follows the rate, bits per second, if the queue has not changed for long.
+    pub(crate) fn test_rate(&self, params: &Params, cut: &Cut, seen: &Observation) -> Option<f64> {
+        lasts(params, cut, seen, self.unchanged.0).then_some(params.deep_at * self.first_capacity)
+    }
+
+    /// True if the event lasted for less than a round trip: what passed meanwhile is not what the line carries.
+    pub(crate) fn is_burst(&self, now: Instant, seen: &Observation) -> bool {
+        millis(now.since(self.began_at)) < seen.base_rtt
+    }
+
+    /// The capacity that the event has shown, bits per second, if the queue was this direction's all the time.
+    pub(crate) fn lesson(&self) -> Option<f64> {
+        self.teaches.then_some(self.capacity)
     }
 }
 
