@@ -5,8 +5,9 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 use crate::attribution::{Attribution, Evidence, Situation};
 use crate::delay::DelayEstimator;
+use crate::observation::{Delay, Observation};
 use crate::params::Params;
-use crate::rate_controller::{Action, Delay, Observation, RateController};
+use crate::rate_controller::{Action, RateController};
 use crate::throughput::{LOADED_RATIO, Throughput};
 use crate::{Bounds, CapacityByHour, Choice, Controller, Decision, Probes, Sample, Signal, bits, millis};
 

@@ -50,6 +50,7 @@ pub mod capacity_by_hour;
 mod delay;
 mod known_capacity;
 mod limits;
+mod observation;
 mod params;
 mod queue_event;
 mod rate_controller;

@@ -3,8 +3,8 @@
 use sqm_core::units::Instant;
 
 use crate::millis;
+use crate::observation::Observation;
 use crate::params::Params;
-use crate::rate_controller::Observation;
 
 /// A change of the queue by less than this, milliseconds, and a share of it is noise. A choice.
 const NOISE: f64 = 5.5;

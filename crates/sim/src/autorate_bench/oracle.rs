@@ -24,8 +24,7 @@ pub(super) struct Oracle {
     news: VecDeque<(Instant, Truth)>,
 }
 
-/// The queue delay to aim at, nanoseconds, as in `Autorate`: it keeps the line busy. A longer queue is drained in [`DRAIN`]
-/// nanoseconds.
+/// The queue delay to aim at, nanoseconds: it keeps the line busy. A longer queue is drained in [`DRAIN`] nanoseconds.
 const QUEUE: u64 = 5_000_000;
 const DRAIN: u64 = 100_000_000;
 /// The rate by the capacity while there is no queue, thousandths. A choice.
