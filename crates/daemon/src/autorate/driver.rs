@@ -32,6 +32,9 @@ const SMALL_CHANGE: u64 = 10;
 const SMALL_CHANGE_DELAY: Nanos = Nanos::from_millis(1000);
 /// The shortest time between two log entries about cuts; a choice.
 const CUT_LOG_INTERVAL: Nanos = Nanos::from_millis(1000);
+/// The shortest round trip is that of the path if none has been shorter for this long; a choice. The first answers take twice as long
+/// where the address of the next hop has to be resolved over the same path.
+const PATH_IS_KNOWN_AFTER: Nanos = Nanos::from_millis(5000);
 /// How often the status for the API is renewed; a choice.
 const STATUS_INTERVAL: Nanos = Nanos::from_millis(500);
 
@@ -59,6 +62,8 @@ pub(super) struct Driver {
     specially_treated: Vec<String>,
     /// The recommended `cake_rtt` or interval, if paths are longer than the queues are set up for.
     advice: Option<String>,
+    /// A round trip of 300 ms or more, and since when it has been the shortest one.
+    high_rtt: Option<(Nanos, Instant)>,
     /// The hour of day (UTC) that the controller received last.
     hour: Option<u8>,
 }
@@ -94,6 +99,7 @@ impl Driver {
             sampling_error: None,
             specially_treated: Vec::new(),
             advice: None,
+            high_rtt: None,
             hour: None,
             line,
             context,
@@ -207,7 +213,7 @@ impl Driver {
         self.status_at = now;
         self.log_sampling_error();
         self.log_special_treatment(now);
-        self.log_advice();
+        self.log_advice(now);
         for message in [self.log.take_message(), self.store.take_message()]
             .into_iter()
             .flatten()
@@ -311,11 +317,18 @@ impl Driver {
     }
 
     /// Logs the advice on a longer interval, once.
-    fn log_advice(&mut self) {
+    fn log_advice(&mut self, now: Instant) {
         if self.advice.is_some() {
             return;
         }
-        self.advice = advice_on_interval(self.controller.high_rtt(), self.line.interval);
+        let shortest = self.controller.high_rtt();
+        if self.high_rtt.map(|(path, _)| path) != shortest {
+            self.high_rtt = shortest.map(|path| (path, now));
+        }
+        let known = self
+            .high_rtt
+            .filter(|(_, since)| now.since(*since) >= PATH_IS_KNOWN_AFTER);
+        self.advice = advice_on_interval(known.map(|(path, _)| path), self.line.interval);
         if let Some(advice) = &self.advice {
             self.record(advice.clone());
         }
