@@ -3,8 +3,8 @@
 /// All parameters. Times are in seconds unless a name says otherwise, ratios are of one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// Queue delay of one direction to aim at, milliseconds above noise and a packet: less than the target of
-    /// CoDel (RFC 8289 section 4.3), which has a queue of its own in the shaper.
+    /// Queue delay of one direction at the line to aim at, milliseconds above noise and a packet. It is below the target of CoDel (RFC
+    /// 8289 section 4.3), because the shaper's own queue adds to it.
     pub target_ms: f64,
     /// Queue delay of both directions together to aim at, where only round trips are known: a little more than CoDel's target.
     pub target_both_ms: f64,
