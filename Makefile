@@ -57,7 +57,7 @@ nightly: lab-kernel flent deny
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	$(MAKE) check-32-bit
 	RUSTFLAGS="--cfg fuzzing" cargo check --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz-check
-	SQM_NIGHTLY=1 cargo test -p sqm --test daemon --test hostile --test web --test writers -- --nocapture
+	SQM_NIGHTLY=1 cargo test -p sqm --test compare --test daemon --test hostile --test web --test writers -- --nocapture
 	SQM_NIGHTLY=1 cargo test -p sqm-configuration -p sqm-sim -- --nocapture
 	SQM_NIGHTLY=1 cargo test -p sqm-measure --lib --test real_flent
 	SQM_NIGHTLY=1 cargo test -p sqm-plan --test memory

@@ -140,8 +140,8 @@ fn udp_servers_show_one_way_delays() {
 }
 
 /// The rates of the line whose queues are bypassed, kbit/s. Twice as much takes twice the processor time, and shows the same.
-const DOWN: u64 = 20_000;
-const UP: u64 = 4000;
+const DOWN: u64 = 10_000;
+const UP: u64 = 2000;
 
 /// Lets ICMP and UDP bypass the modem's queues, as some carriers do: they have a band of their own beside the bottleneck.
 fn bypass_queues(home: &Home) {

@@ -54,9 +54,12 @@ while more := sock.recv(65536):
 print(answer.decode())
 "#;
 
-/// A router with a configuration, and a misbehaving server.
+/// A router with a configuration, and a misbehaving server. The line is the lab's cable line at a quarter of its rates, which has a
+/// quarter of the packets.
 pub(crate) fn boot(behaviour: &str) -> Home {
-    let line = Line::named("cable24").expect("a known line");
+    let mut line = Line::named("cable24").expect("a known line");
+    line.down.kbits_per_sec /= 4;
+    line.up.kbits_per_sec /= 4;
     let program = Path::new(env!("CARGO_BIN_EXE_sqm-lab"));
     let home =
         Home::boot(Clock::Virtual, program, &line).unwrap_or_else(|e| panic!("the lab must start: {e}"));
