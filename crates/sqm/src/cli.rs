@@ -82,6 +82,7 @@ pub struct Cli {
 }
 
 #[derive(Subcommand)]
+#[command(defer = true)]
 enum Command {
     Confirm(confirm::Confirm),
     Daemon(daemon::Args),
@@ -109,6 +110,17 @@ enum Command {
     Full(full::Command),
     #[command(flatten)]
     Moved(moved::Command),
+}
+
+/// The description of a program with that of each command. [`clap::CommandFactory::command`] leaves the latter for the time when a
+/// command is run, because describing all of them takes longer than most commands do.
+pub(crate) fn described<P: crate::Program>() -> clap::Command {
+    let mut built = P::command();
+    built.build();
+    P::command().mut_subcommands(|command| match built.find_subcommand(command.get_name()) {
+        Some(described) => described.clone(),
+        None => command,
+    })
 }
 
 /// Prints clap's message, an error in the arguments or the requested help, and returns its exit code. `hint` follows an error.
@@ -195,14 +207,14 @@ impl crate::Program for Cli {
 
 #[cfg(all(test, feature = "full"))]
 mod tests {
-    use clap::{ArgAction, CommandFactory as _};
+    use clap::ArgAction;
 
     use super::*;
 
     /// Files may have commas in their names, and two rates are one value.
     #[test]
     fn every_option_that_takes_a_list_takes_it_with_commas() {
-        let mut commands = vec![Cli::command()];
+        let mut commands = vec![described::<Cli>()];
         let mut lists = 0;
         while let Some(command) = commands.pop() {
             commands.extend(command.get_subcommands().cloned());

@@ -62,15 +62,18 @@ pub fn complete() -> Option<ExitCode> {
 
 /// Runs the command line of this process.
 pub fn main<P: Program>() -> ExitCode {
-    let mut command = cli::with_exit_codes(cli::grouped(P::command(), P::GROUPS));
-    let parsed = command
-        .try_get_matches_from_mut(std::env::args_os())
-        .and_then(|mut matches| P::from_arg_matches_mut(&mut matches));
-    let program = match parsed {
+    let program = match parsed::<P>(&mut P::command()) {
         Ok(program) => program,
-        Err(error) => {
-            let hint = cli::alternatives(&command, std::env::args_os().skip(1), &error);
-            return cli::explain(&error, hint.as_deref());
+        // This is help, or an error, which may name any command: both come from the description of all.
+        Err(_) => {
+            let mut command = cli::with_exit_codes(cli::grouped(cli::described::<P>(), P::GROUPS));
+            match parsed::<P>(&mut command) {
+                Ok(program) => program,
+                Err(error) => {
+                    let hint = cli::alternatives(&command, std::env::args_os().skip(1), &error);
+                    return cli::explain(&error, hint.as_deref());
+                }
+            }
         }
     };
     let is_its_product = program.is_output_its_product();
@@ -79,4 +82,9 @@ pub fn main<P: Program>() -> ExitCode {
         Err(failure) => failure.report(),
     };
     sqm_process::output::conclude(code, is_its_product)
+}
+
+fn parsed<P: Program>(command: &mut clap::Command) -> Result<P, clap::Error> {
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    P::from_arg_matches_mut(&mut matches)
 }

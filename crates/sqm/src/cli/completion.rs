@@ -14,7 +14,7 @@ use sqm_kernel::netlink::socket::Socket;
 use sqm_kernel::observe;
 use sqm_process::output;
 
-use super::Cli;
+use super::{Cli, described};
 
 /// The variable with which a script asks. Its value is the name of the shell.
 const VARIABLE: &str = "SQM_COMPLETE";
@@ -41,7 +41,7 @@ fn links() -> Vec<Link> {
 /// Answers the script of a shell. `None` if this process was not started by one.
 pub(crate) fn answer() -> Option<ExitCode> {
     let folder = std::env::current_dir().ok();
-    let complete = CompleteEnv::with_factory(Cli::command).var(VARIABLE);
+    let complete = CompleteEnv::with_factory(described::<Cli>).var(VARIABLE);
     match complete.try_complete(std::env::args_os(), folder.as_deref()) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),

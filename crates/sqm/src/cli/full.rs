@@ -8,6 +8,7 @@ use sqm_process::Failure;
 use super::{autorate, calc, compare, manual, replay, serve, tune, web};
 
 #[derive(Subcommand)]
+#[command(defer = true)]
 pub(super) enum Command {
     Autorate(autorate::Args),
     Calc(calc::Args),

@@ -32,13 +32,11 @@ fn line(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
-    use crate::{Cli, Program};
+    use crate::{Cli, Program, cli::described};
 
     #[test]
     fn every_command_is_in_one_group() {
-        let command = Cli::command();
+        let command = described::<Cli>();
         for shown in command.get_subcommands().filter(|one| !one.is_hide_set()) {
             let name = shown.get_name();
             let groups = Cli::GROUPS.iter().filter(|(_, names)| names.contains(&name));

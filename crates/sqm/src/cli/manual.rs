@@ -8,12 +8,11 @@ mod roff;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 
-use super::Cli;
 use super::completion;
-use super::exit_codes::with_exit_codes;
+use super::{Cli, described, with_exit_codes};
 use crate::Program as _;
 use sqm_process::failure::Failure;
 use sqm_process::output_file;
@@ -40,7 +39,7 @@ pub(crate) struct Completions {
 
 impl Manual {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        let mut command = with_exit_codes(Cli::command());
+        let mut command = with_exit_codes(described::<Cli>());
         command.build();
         let top = page::name(&command);
         output_file::write(&self.folder.join("sqm.conf.5"), configuration::page())?;
