@@ -247,7 +247,8 @@ fn command(host: Option<&str>, argv: &[String]) -> Command {
         .env_clear()
         .env("PATH", GUEST_PATH)
         .env("HOME", "/run")
-        .env("LC_ALL", "C.UTF-8");
+        // With any other locale each program first reads a dozen files.
+        .env("LC_ALL", "C");
     command.envs(host.and_then(state_folder).map(|folder| (STATE_FOLDER, folder)));
     command.envs(std::env::var_os(launch::TUNABLES).map(|value| (launch::TUNABLES, value)));
     command

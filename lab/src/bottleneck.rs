@@ -3,8 +3,13 @@
 use crate::Line;
 use crate::line::{Boost, Buffer, Direction};
 
-/// The `tc` commands for one direction: a token bucket with the line's buffer, on a device of a virtual host.
-pub(crate) fn commands(host: &str, device: &str, direction: &Direction, line: &Line) -> String {
+/// A script that gives a virtual host these commands of `tc`: one process for all of them.
+pub(crate) fn batch(host: &str, commands: &str) -> String {
+    format!("tc -n {host} -batch - <<BATCH\n{commands}BATCH\n")
+}
+
+/// The commands of `tc` for one direction: a token bucket with the line's buffer, on a device.
+pub(crate) fn commands(device: &str, direction: &Direction, line: &Line) -> String {
     let kbits_per_sec = direction.kbits_per_sec;
     let bytes_per_ms = kbits_per_sec / 8;
     let limit = match direction.buffer {
@@ -31,12 +36,12 @@ pub(crate) fn commands(host: &str, device: &str, direction: &Direction, line: &L
     };
     let packets = match direction.buffer {
         Buffer::Packets(packets) => {
-            format!("tc -n {host} qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}\n")
+            format!("qdisc add dev {device} parent 1:1 handle 10: pfifo limit {packets}\n")
         }
         _ => String::new(),
     };
     format!(
-        "tc -n {host} qdisc replace dev {device} root handle 1: tbf rate {kbits_per_sec}kbit burst {burst} \
+        "qdisc replace dev {device} root handle 1: tbf rate {kbits_per_sec}kbit burst {burst} \
          limit {limit}{peak} overhead {overhead}{cells}\n{packets}"
     )
 }

@@ -78,11 +78,11 @@ for host in h1 h2 router modem core server; do
         echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
         echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
         echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save
-        echo cubic >/proc/sys/net/ipv4/tcp_congestion_control
-        ip link set lo up'
+        echo cubic >/proc/sys/net/ipv4/tcp_congestion_control'
 done
 
 ip -n h1 -batch - <<BATCH
+link set lo up
 addr add 192.168.1.11/24 dev eth0
 addr add fd00:1::11/64 dev eth0 nodad
 link set eth0 up
@@ -90,6 +90,7 @@ route add default via 192.168.1.1
 route add default via fd00:1::1
 BATCH
 ip -n h2 -batch - <<BATCH
+link set lo up
 addr add 192.168.1.12/24 dev eth0
 addr add fd00:1::12/64 dev eth0 nodad
 link set eth0 up
@@ -97,6 +98,7 @@ route add default via 192.168.1.1
 route add default via fd00:1::1
 BATCH
 ip -n router -batch - <<BATCH
+link set lo up
 link add br0 type bridge
 link set lan1 master br0
 link set lan2 master br0
@@ -112,6 +114,7 @@ route add default via 10.64.0.2
 route add default via fd00:64::2
 BATCH
 ip -n modem -batch - <<BATCH
+link set lo up
 addr add 10.64.0.2/30 dev lan0
 addr add fd00:64::2/64 dev lan0 nodad
 addr add 10.65.0.1/30 dev wan0
@@ -123,6 +126,7 @@ route add default via fd00:65::2
 route add fd00:1::/64 via fd00:64::1
 BATCH
 ip -n core -batch - <<BATCH
+link set lo up
 addr add 10.65.0.2/30 dev c0
 addr add fd00:65::2/64 dev c0 nodad
 addr add 10.66.0.1/30 dev c1
@@ -134,6 +138,7 @@ route add fd00:64::/64 via fd00:65::1
 route add fd00:1::/64 via fd00:65::1
 BATCH
 ip -n server -batch - <<BATCH
+link set lo up
 addr add 10.66.0.2/30 dev eth0
 addr add fd00:66::2/64 dev eth0 nodad
 link set eth0 up
@@ -148,14 +153,11 @@ ip netns exec router iptables-legacy -t nat -A POSTROUTING -o wan0 -j MASQUERADE
 /// limit does not limit the buffer of the bottleneck.
 fn line_and_delay(line: &Line) -> String {
     let one_way_us = line.base_rtt_ms * 500;
-    let delay = |device| {
-        format!("tc -n core qdisc replace dev {device} root netem delay {one_way_us}us limit 200000\n")
-    };
-    [
-        bottleneck::commands("modem", "lan0", &line.down, line),
-        bottleneck::commands("modem", "wan0", &line.up, line),
-        delay("c0"),
-        delay("c1"),
-    ]
-    .concat()
+    let delay = |device| format!("qdisc replace dev {device} root netem delay {one_way_us}us limit 200000\n");
+    let modem = [
+        bottleneck::commands("lan0", &line.down, line),
+        bottleneck::commands("wan0", &line.up, line),
+    ];
+    let core = [delay("c0"), delay("c1")];
+    bottleneck::batch("modem", &modem.concat()) + &bottleneck::batch("core", &core.concat())
 }

@@ -132,19 +132,19 @@ BATCH
 /// Sets up the buffers of all lines, and the delay of the path to the server. The delay is on one side alone, and not on a host that
 /// sends: TCP would count the packets in it as not sent yet.
 fn lines_and_delay(line: &Line, count: u8) -> String {
-    let mut script = format!(
-        "tc -n core qdisc replace dev c1 root netem delay {}ms limit 200000\n",
+    let mut commands = format!(
+        "qdisc replace dev c1 root netem delay {}ms limit 200000\n",
         line.base_rtt_ms
     );
     for n in 1..=count {
-        script += &bottleneck::commands("core", &format!("line{n}"), &line.down, line);
-        script += &bottleneck::commands("core", &format!("up{n}"), &line.up, line);
+        commands += &bottleneck::commands(&format!("line{n}"), &line.down, line);
+        commands += &bottleneck::commands(&format!("up{n}"), &line.up, line);
         write!(
-            script,
-            "tc -n core qdisc add dev line{n} ingress\n\
-             tc -n core filter add dev line{n} parent ffff: matchall action mirred egress redirect dev up{n}\n"
+            commands,
+            "qdisc add dev line{n} ingress\n\
+             filter add dev line{n} parent ffff: matchall action mirred egress redirect dev up{n}\n"
         )
         .expect("a String takes everything");
     }
-    script
+    bottleneck::batch("core", &commands)
 }

@@ -40,6 +40,7 @@ impl Terminal {
         ];
         let mut child = command(None, &words.map(String::from))
             .env("TERM", kind)
+            .env("LC_ALL", "C.UTF-8")
             .env("PS1", format!("{host}# "))
             .env("SHELL", "/bin/sh")
             .envs(state_folder(host).map(|folder| (STATE_FOLDER, folder)))

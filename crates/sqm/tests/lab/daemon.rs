@@ -640,8 +640,16 @@ print(answer.split("\r\n\r\n", 1)[1])
 PYTHON
 }
 put() {
-    revision=$(api GET /configuration "" | python3 -c 'import json, sys; print(json.load(sys.stdin)["revision"])')
-    api PUT /configuration "$(python3 -c 'import json, sys; print(json.dumps({"text": open(sys.argv[1]).read(), "revision": sys.argv[2], "confirm_seconds": int(sys.argv[3])}))' $1 $revision $2)" >/tmp/put
+    python3 - "$1" "$2" >/tmp/put <<'PYTHON'
+import json, socket, sys
+def ask(method, body):
+    s = socket.socket(socket.AF_UNIX); s.connect("/var/run/sqm/api.sock")
+    s.sendall(f"{method} /v1/configuration HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+    return b"".join(iter(lambda: s.recv(65536), b"")).decode().split("\r\n\r\n", 1)[1]
+revision = json.loads(ask("GET", ""))["revision"]
+text = open(sys.argv[1]).read()
+print(ask("PUT", json.dumps({"text": text, "revision": revision, "confirm_seconds": int(sys.argv[2])})))
+PYTHON
     grep -q '"revision"' /tmp/put || { echo "put $1: $(cat /tmp/put)"; }
 }
 is_stopped() {

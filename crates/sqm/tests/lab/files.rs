@@ -8,32 +8,35 @@ use sqm_lab::{Clock, Home, Line};
 
 /// Sends METHOD PATH [BODY] to the daemon's socket. Prints the status code and the body.
 const ASK: &str = r#"
-import json, socket, sys
-method, path, body = sys.argv[1], sys.argv[2], (sys.argv[3] if len(sys.argv) > 3 else "")
-stream = socket.socket(socket.AF_UNIX)
-stream.settimeout(40)
-try:
-    stream.connect("/tmp/disk/run/d/api.sock")
-    head = f"{method} /v1{path} HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-    stream.sendall((head + body).encode())
-    answer = b""
-    while part := stream.recv(65536):
-        answer += part
-except OSError as error:
-    print("000", error)
-    sys.exit()
-head, _, body = answer.partition(b"\r\n\r\n")
-print(head.split()[1].decode(), body.decode())
+import socket, sys
+
+def ask(method, path, body=""):
+    stream = socket.socket(socket.AF_UNIX)
+    stream.settimeout(40)
+    try:
+        stream.connect("/tmp/disk/run/d/api.sock")
+        head = f"{method} /v1{path} HTTP/1.1\r\nHost: sqm\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        stream.sendall((head + body).encode())
+        answer = b""
+        while part := stream.recv(65536):
+            answer += part
+    except OSError as error:
+        return "000", error
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.split()[1].decode(), body.decode()
+
+if __name__ == "__main__":
+    print(*ask(*sys.argv[1:]))
 "#;
 
-/// Arguments UPLOAD CONFIRM_SECONDS: the body of a `PUT /v1/configuration`, made from the daemon's current
-/// configuration.
+/// Arguments UPLOAD CONFIRM_SECONDS: changes the upload rate in the daemon's current configuration, and prints what [`ASK`] prints.
 const PUT: &str = r#"
-import json, re, subprocess, sys
-known = json.loads(subprocess.run(["python3", "/tmp/ask.py", "GET", "/configuration"],
-                                  capture_output=True, text=True).stdout.split(" ", 1)[1])
+import json, re, sys
+from ask import ask
+known = json.loads(ask("GET", "/configuration")[1])
 text = re.sub(r"option upload '[^']*'", f"option upload '{sys.argv[1]}'", known["text"])
-print(json.dumps({"text": text, "revision": known["revision"], "confirm_seconds": int(sys.argv[2])}))
+wanted = {"text": text, "revision": known["revision"], "confirm_seconds": int(sys.argv[2])}
+print(*ask("PUT", "/configuration", json.dumps(wanted)))
 "#;
 
 /// Shell functions shared by the scripts. All files of the daemon are on one small disk.
@@ -62,7 +65,7 @@ start_daemon() {
         exec sqm daemon --config $config --state-dir $disk/run/d "$@" >>/tmp/log 2>&1) & daemon=$!
 }
 ask() { python3 /tmp/ask.py "$@"; }
-put() { ask PUT /configuration "$(python3 /tmp/put.py $1 $2)"; }
+put() { python3 /tmp/put.py $1 $2; }
 shaped_at() { tc qdisc show dev d0 root | grep -q "bandwidth $1 "; }
 # Retries for this many seconds. In virtual time only waiting takes time.
 within() {
