@@ -1,8 +1,7 @@
 //! Which direction a longer round trip is attributed to, while both are busy and neither is measured by itself.
 //!
-//! Two observations tell the directions apart. While the line holds a queue of the download, less arrives than our shaper lets
-//! pass. And a direction whose rate is well below its recent traffic is unlikely to have caused a queue. On a line that varies, each
-//! direction answers for the share that these observations give it.
+//! On a line that varies nothing tells the directions apart in time: a queue of the upload holds back acknowledgements, so that less
+//! of a download arrives, just as if the line held the download back. Both directions are cut, and neither learns a capacity.
 //!
 //! On a line that varies little, one direction explores at a time, while the other one waits below its known capacity. A new queue
 //! is then most likely the explorer's, and only one direction is cut. If a deep cut does not shorten the queue, the other direction
@@ -25,10 +24,6 @@ pub(crate) struct Evidence {
     pub(crate) is_known: bool,
     /// A cut is in progress.
     pub(crate) is_cut: bool,
-    /// The line varies so little that this direction stays below its known capacity while the other one explores.
-    pub(crate) waits_for_turn: bool,
-    /// The rate by the highest recent traffic.
-    pub(crate) rate_by_highest: f64,
 }
 
 /// The evidence about both directions together.
@@ -36,12 +31,10 @@ pub(crate) struct Evidence {
 pub(crate) struct Situation {
     pub(crate) now: Instant,
     pub(crate) directions: PerDirection<Evidence>,
+    /// A direction varies so little that it stays below its known capacity while the other one explores.
+    pub(crate) varies_little: bool,
     /// Queue delay of both directions together, milliseconds.
     pub(crate) queue: f64,
-    /// Round trip without a queue, milliseconds.
-    pub(crate) base_rtt: f64,
-    /// The share of what the download is allowed that does not arrive.
-    pub(crate) deficit: f64,
 }
 
 impl Situation {
@@ -67,10 +60,9 @@ enum Suspect {
 pub(crate) struct Attribution {
     /// The direction that explores, and since when.
     turn: (Direction, Instant),
-    /// The direction that was busy alone until now.
+    /// The direction that is busy alone.
     alone: Option<Direction>,
     suspect: Suspect,
-    shares: PerDirection<f64>,
     is_ambiguous: bool,
     /// Each direction was busy at the last step, or when the queue began.
     was_busy: PerDirection<bool>,
@@ -82,10 +74,6 @@ impl Attribution {
             turn: (Direction::Download, now),
             alone: None,
             suspect: Suspect::None,
-            shares: PerDirection {
-                download: 1.0,
-                upload: 1.0,
-            },
             is_ambiguous: false,
             was_busy: PerDirection {
                 download: false,
@@ -100,32 +88,15 @@ impl Attribution {
         self.change_turns(params, situation);
         self.begin_load(situation);
         self.is_ambiguous = situation.is_ambiguous();
-        let shares = self.likely_shares(params, situation);
-        self.update_suspect(params, situation, shares);
-        self.shares = match self.suspect {
-            Suspect::First(suspect) | Suspect::Second(suspect) => {
-                PerDirection::from_fn(|direction| if direction == suspect { 1.0 } else { 0.0 })
-            }
-            Suspect::None | Suspect::Both => shares,
-        };
+        self.suspect = self.suspect(params, situation);
     }
 
-    /// The situation, with each direction busy that was busy when the queue began: on a line that has lost most of its capacity, the
-    /// traffic is far below the rate.
-    fn with_memory(&mut self, params: &Params, mut situation: Situation) -> Situation {
-        for direction in Direction::BOTH {
-            let evidence = &mut situation.directions[direction];
-            evidence.is_busy |=
-                situation.queue >= params.target_both_ms && self.was_busy[direction] && evidence.has_traffic;
-            self.was_busy[direction] = evidence.is_busy;
+    /// True if a direction answers for a queue that round trips show.
+    pub(crate) fn answers(&self, direction: Direction) -> bool {
+        match self.suspect {
+            Suspect::First(suspect) | Suspect::Second(suspect) => suspect == direction,
+            Suspect::None | Suspect::Both => self.alone.is_none_or(|alone| alone == direction),
         }
-        situation
-    }
-
-    /// The share of a round trip's queue delay that a direction answers for, 0 to 1. Both answer for all of it if they are
-    /// equally suspect.
-    pub(crate) fn share(&self, direction: Direction) -> f64 {
-        self.shares[direction]
     }
 
     /// True if a queue in one direction may be the other one's.
@@ -140,11 +111,7 @@ impl Attribution {
 
     /// True if a queue that a direction is cut for shows its capacity: no other direction is cut for it.
     pub(crate) fn teaches(&self, direction: Direction) -> bool {
-        let is_suspect = match self.suspect {
-            Suspect::First(suspect) | Suspect::Second(suspect) => suspect == direction,
-            Suspect::None | Suspect::Both => false,
-        };
-        is_suspect || !self.is_ambiguous
+        !self.is_ambiguous || self.answers(direction) && !self.answers(direction.other())
     }
 
     /// A deep cut of a direction had no effect.
@@ -154,6 +121,18 @@ impl Attribution {
             Suspect::Second(_) => Suspect::Both,
             Suspect::None | Suspect::Both => self.suspect,
         };
+    }
+
+    /// The situation, with each direction busy that was busy when the queue began: on a line that has lost most of its capacity, the
+    /// traffic is far below the rate.
+    fn with_memory(&mut self, params: &Params, mut situation: Situation) -> Situation {
+        for direction in Direction::BOTH {
+            let evidence = &mut situation.directions[direction];
+            evidence.is_busy |=
+                situation.queue >= params.target_both_ms && self.was_busy[direction] && evidence.has_traffic;
+            self.was_busy[direction] = evidence.is_busy;
+        }
+        situation
     }
 
     fn change_turns(&mut self, params: &Params, situation: &Situation) {
@@ -183,66 +162,18 @@ impl Attribution {
         }
     }
 
-    fn update_suspect(&mut self, params: &Params, situation: &Situation, shares: PerDirection<f64>) {
-        let varies_little = Direction::BOTH
-            .into_iter()
-            .any(|direction| situation.directions[direction].waits_for_turn);
-        if !self.is_ambiguous || !varies_little || situation.queue < params.target_both_ms {
-            self.suspect = Suspect::None;
-        } else if situation.queue > params.sudden_ms {
-            self.suspect = Suspect::Both;
-        } else if self.suspect == Suspect::None {
-            let is_upload = shares.upload > shares.download;
-            self.suspect = Suspect::First(if is_upload {
-                Direction::Upload
-            } else {
-                Direction::Download
-            });
+    fn suspect(&self, params: &Params, situation: &Situation) -> Suspect {
+        if !self.is_ambiguous || situation.queue < params.target_both_ms {
+            return Suspect::None;
+        }
+        let is_sudden = situation.queue > params.sudden_ms;
+        match self.suspect {
+            Suspect::None if situation.varies_little && !is_sudden => Suspect::First(self.turn.0),
+            Suspect::None => Suspect::Both,
+            Suspect::First(_) if is_sudden => Suspect::Both,
+            suspect => suspect,
         }
     }
-
-    /// The shares by the evidence of this moment alone.
-    fn likely_shares(&self, params: &Params, situation: &Situation) -> PerDirection<f64> {
-        let whole = |is_ours| if is_ours { 1.0 } else { 0.0 };
-        let PerDirection { download, upload } = situation.directions;
-        match (download.is_busy, upload.is_busy) {
-            (true, true) if download.is_known != upload.is_known => return PerDirection::from_fn(|_| 1.0),
-            (true, true) => {}
-            (false, false) => return PerDirection::from_fn(|_| 1.0),
-            (download, upload) => {
-                return PerDirection {
-                    download: whole(download),
-                    upload: whole(upload),
-                };
-            }
-        }
-        let is_near_capacity = |direction: Direction| {
-            let evidence = situation.directions[direction];
-            let beyond = (evidence.rate_by_highest - params.below_highest) / params.below_highest_span;
-            let is_sudden = situation.queue > params.sudden_ms;
-            let waits = !is_sudden && evidence.waits_for_turn && self.turn.0 != direction;
-            beyond.clamp(params.suspicion_min, 1.0) * if waits { params.suspicion_min } else { 1.0 }
-        };
-        let line_limits = line_limits(params, situation);
-        let download = (line_limits + params.download_suspicion) * is_near_capacity(Direction::Download);
-        let upload = (1.0 - params.acquittal * line_limits) * is_near_capacity(Direction::Upload);
-        let share = |suspicion: f64| (2.0 * suspicion / (upload + download)).min(1.0);
-        PerDirection {
-            download: share(download),
-            upload: share(upload),
-        }
-    }
-}
-
-/// How certain it is that the line holds the download back, 0 to 1. If the capacity has dropped to what arrives, the senders have
-/// gone on for a round trip, and the excess is in the queue. If the queue is shorter than that, the senders have stopped instead,
-/// because no acknowledgements reach them.
-fn line_limits(params: &Params, situation: &Situation) -> f64 {
-    let Situation { deficit, queue, .. } = *situation;
-    let is_short = ((deficit - params.deficit) / params.deficit_span).clamp(0.0, 1.0);
-    let excess = deficit / (1.0 - deficit).max(0.01);
-    let queue_by_rtt = queue / situation.base_rtt.max(1.0);
-    is_short * (params.excess_factor * queue_by_rtt / excess.max(0.01)).clamp(0.0, 1.0)
 }
 
 fn seconds(time: Nanos) -> f64 {
@@ -251,29 +182,31 @@ fn seconds(time: Nanos) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
-    /// Both directions are busy at their usual rates, with a queue of 20 ms on a path of 20 ms.
+    /// Both directions of a line that varies are busy, with a queue of 20 ms.
     fn situation() -> Situation {
         let evidence = Evidence {
             is_busy: true,
             has_traffic: true,
             is_known: false,
             is_cut: false,
-            waits_for_turn: false,
-            rate_by_highest: 1.0,
         };
         Situation {
             now: Instant(0),
             directions: PerDirection::from_fn(|_| evidence),
+            varies_little: false,
             queue: 20.0,
-            base_rtt: 20.0,
-            deficit: 0.0,
         }
     }
 
-    fn shares(situation: &Situation) -> PerDirection<f64> {
-        Attribution::new(Instant(0)).likely_shares(&Params::default(), situation)
+    fn steady() -> Situation {
+        Situation {
+            varies_little: true,
+            ..situation()
+        }
     }
 
     fn updated(situation: &Situation) -> Attribution {
@@ -282,65 +215,39 @@ mod tests {
         attribution
     }
 
-    #[test]
-    fn a_download_that_arrives_short_of_its_rate_answers_for_the_queue() {
-        let shares = shares(&Situation {
-            deficit: 0.3,
-            ..situation()
-        });
-        assert!(shares.download >= 1.0 && shares.upload < 0.7, "{shares:?}");
-    }
-
-    /// The senders of the download wait for acknowledgements, which wait in the upload's queue.
-    #[test]
-    fn a_short_queue_does_not_explain_a_large_deficit_of_the_download() {
-        let shares = shares(&Situation {
-            deficit: 0.9,
-            queue: 4.0,
-            ..situation()
-        });
-        assert!(shares.upload >= 1.0 && shares.download < 1.0, "{shares:?}");
-    }
-
-    #[test]
-    fn a_direction_well_below_its_recent_traffic_is_hardly_suspect() {
-        let near = shares(&situation());
-        assert!(near.upload > near.download, "{near:?}");
-        let mut slow_upload = situation();
-        slow_upload.directions.upload.rate_by_highest = 0.5;
-        let upload = shares(&slow_upload);
-        assert!(upload.upload < 0.5 && upload.download >= 1.0, "{upload:?}");
-        let mut slow_download = situation();
-        slow_download.directions.download.rate_by_highest = 0.5;
-        slow_download.deficit = 0.3;
-        let download = shares(&slow_download);
-        assert!(download.download < 0.5 && download.upload >= 1.0, "{download:?}");
+    /// The directions that answer for the queue.
+    fn answering(attribution: &Attribution) -> Vec<Direction> {
+        Direction::BOTH
+            .into_iter()
+            .filter(|direction| attribution.answers(*direction))
+            .collect()
     }
 
     #[test]
     fn a_direction_alone_answers_for_all() {
         let mut alone = situation();
         alone.directions.download.is_busy = false;
-        alone.deficit = 0.9;
-        let shares = shares(&alone);
-        assert!(shares.download <= 0.0 && shares.upload >= 1.0, "{shares:?}");
+        assert_eq!(answering(&updated(&alone)), [Direction::Upload]);
+        assert!(updated(&alone).teaches(Direction::Upload));
     }
 
-    /// The line varies little: one direction waits while the other one explores.
-    fn steady() -> Situation {
-        let mut steady = situation();
-        for direction in Direction::BOTH {
-            steady.directions[direction].waits_for_turn = true;
-        }
-        steady
+    #[test]
+    fn both_directions_of_a_line_that_varies_answer_and_learn_nothing() {
+        let attribution = updated(&situation());
+        assert_eq!(answering(&attribution), Direction::BOTH);
+        assert!(
+            !Direction::BOTH
+                .into_iter()
+                .any(|direction| attribution.teaches(direction))
+        );
     }
 
     #[test]
     fn the_direction_that_explores_is_suspect_where_the_line_varies_little() {
-        // The turn begins with the download, although the upload would be the more likely one.
+        // The turn begins with the download.
         let attribution = updated(&steady());
         assert!(attribution.may_explore(Direction::Download) && !attribution.may_explore(Direction::Upload));
-        assert!(attribution.share(Direction::Download) >= 1.0 && attribution.share(Direction::Upload) <= 0.0);
+        assert_eq!(answering(&attribution), [Direction::Download]);
         assert!(attribution.teaches(Direction::Download) && !attribution.teaches(Direction::Upload));
     }
 
@@ -350,25 +257,21 @@ mod tests {
         let mut attribution = updated(&steady);
         attribution.acquit(Direction::Download);
         attribution.update(&Params::default(), &steady);
-        assert!(attribution.share(Direction::Download) <= 0.0 && attribution.share(Direction::Upload) >= 1.0);
+        assert_eq!(answering(&attribution), [Direction::Upload]);
         attribution.acquit(Direction::Upload);
         attribution.update(&Params::default(), &steady);
-        assert!(Direction::BOTH.map(|direction| attribution.share(direction) > 0.0) == [true; 2]);
-        assert!(
-            !attribution.teaches(Direction::Download),
-            "both are cut: {attribution:?}"
-        );
+        assert_eq!(answering(&attribution), Direction::BOTH);
     }
 
     #[test]
     fn a_queue_that_is_older_than_a_load_is_not_that_loads() {
-        let mut both = steady();
+        let mut both = situation();
         both.directions.upload.is_cut = true;
         let mut alone = both;
         alone.directions.download.is_busy = false;
         let mut attribution = updated(&alone);
         attribution.update(&Params::default(), &both);
-        assert!(attribution.share(Direction::Upload) >= 1.0 && attribution.share(Direction::Download) <= 0.0);
+        assert_eq!(answering(&attribution), [Direction::Upload]);
         assert!(
             attribution.may_explore(Direction::Download),
             "a load that begins has the turn"
@@ -381,7 +284,7 @@ mod tests {
         let mut attribution = updated(&collapsed);
         collapsed.directions.download.is_busy = false;
         attribution.update(&Params::default(), &collapsed);
-        assert!(attribution.share(Direction::Download) > 0.0 && attribution.is_ambiguous());
+        assert!(attribution.answers(Direction::Download) && attribution.is_ambiguous());
         collapsed.queue = 0.0;
         attribution.update(&Params::default(), &collapsed);
         assert!(!attribution.is_ambiguous(), "{attribution:?}");
@@ -389,19 +292,14 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_too_long_for_an_explorer_is_attributed_to_both_directions() {
-        let attribution = updated(&Situation {
-            queue: 400.0,
-            deficit: 0.9,
-            ..steady()
-        });
-        assert!(Direction::BOTH.map(|direction| attribution.share(direction) > 0.3) == [true; 2]);
-        assert!(!attribution.teaches(Direction::Download));
-    }
-
-    #[test]
-    fn both_directions_of_a_line_that_varies_answer_for_their_shares() {
-        let attribution = updated(&situation());
-        assert!(attribution.share(Direction::Upload) >= 1.0);
-        assert!((0.1..0.9).contains(&attribution.share(Direction::Download)));
+        let mut attribution = updated(&steady());
+        attribution.update(
+            &Params::default(),
+            &Situation {
+                queue: 400.0,
+                ..steady()
+            },
+        );
+        assert_eq!(answering(&attribution), Direction::BOTH);
     }
 }

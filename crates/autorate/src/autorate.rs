@@ -131,17 +131,15 @@ impl Autorate {
                 has_traffic: self.throughput[direction].has_any_traffic(),
                 is_known: self.delays.knows(direction, self.now),
                 is_cut: controller.is_cut(),
-                waits_for_turn: controller.waits_at(&self.params).is_some(),
-                rate_by_highest: controller.rate_by_highest(),
             }
         });
-        let download = &self.throughput.download;
         let situation = Situation {
             now: self.now,
             directions,
+            varies_little: Direction::BOTH
+                .into_iter()
+                .any(|direction| self.controllers[direction].waits_at(&self.params).is_some()),
             queue: millis(self.delays.queue_if_ours(Direction::Download, self.now)),
-            base_rtt: millis(self.delays.base_rtt()),
-            deficit: 1.0 - bits(download.latest_rate()) / (download.allowed as f64).max(1.0),
         };
         self.attribution.update(&self.params, &situation);
     }
@@ -159,24 +157,16 @@ impl Autorate {
 
     fn observation(&self, direction: Direction) -> Observation {
         let now = self.now;
-        let share = self.attribution.share(direction);
         let throughput = &self.throughput[direction];
-        let estimate = self.delays.estimate(direction, now, share > 0.0);
-        let is_known = self.delays.knows(direction, now);
+        let is_ours = self.attribution.answers(direction);
+        let estimate = self.delays.estimate(direction, now, is_ours);
         let passes = self.passes(direction);
         // The newest delay is that of a probe which has met the traffic of an earlier time.
         let passed_before = estimate.and_then(|estimate| throughput.mean_rate_at(estimate.sent));
-        let delay = estimate.map(|estimate| {
-            let share = if is_known && !estimate.is_overdue {
-                1.0
-            } else {
-                share
-            };
-            Delay {
-                lower: millis(estimate.queue_delay) * share,
-                upper: millis(estimate.upper_median),
-                is_overdue: estimate.is_overdue,
-            }
+        let delay = estimate.map(|estimate| Delay {
+            lower: millis(estimate.queue_delay),
+            upper: millis(estimate.upper_median),
+            is_overdue: estimate.is_overdue,
         });
         let load = throughput.load_ratio() as f64 / 1000.0;
         Observation {
@@ -187,7 +177,7 @@ impl Autorate {
             is_loaded: throughput.is_loaded(now),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
-            is_known,
+            is_known: self.delays.knows(direction, now),
             is_ambiguous: self.attribution.is_ambiguous(),
             may_explore: self.attribution.may_explore(direction),
             teaches: self.attribution.teaches(direction),

@@ -34,24 +34,8 @@ pub struct Params {
     pub busy: f64,
     /// A queue above this is long, milliseconds: half of what cake-autorate counts as delayed.
     pub long_queue_ms: f64,
-    /// Arrivals that are short of what is allowed by more than this show a queue in the download…
-    pub deficit: f64,
-    /// …and those that are short by this much more prove it.
-    pub deficit_span: f64,
-    /// A queue of this many times less than what senders sent in excess of the capacity would still prove it.
-    pub excess_factor: f64,
-    /// Suspicion of a download that is not short, by that of an upload.
-    pub download_suspicion: f64,
-    /// By how much a download that is certainly short acquits the upload.
-    pub acquittal: f64,
-    /// A direction whose rate is below this share of its highest recent traffic has hardly caused a queue…
-    pub below_highest: f64,
-    /// …and one whose rate is this much more may have caused it.
-    pub below_highest_span: f64,
     /// Time constant with which the highest recent traffic is forgotten.
     pub highest_time: f64,
-    /// The suspicion that always remains, and that of a direction that waits for its turn, by that of the one that explores.
-    pub suspicion_min: f64,
     /// How long a direction may explore before it is the other one's turn.
     pub turn: f64,
     /// While the other direction explores, the rate by the reference capacity, on a line that does not vary…
@@ -93,20 +77,12 @@ impl Default for Params {
             follow_by_variability: 1.5,
             growth: 0.07,
             growth_by_variability: 0.25,
-            growth_by_distance: 1.0,
+            growth_by_distance: 1.5,
             growth_max: 1.0,
             noise: 1.5,
             busy: 0.4,
             long_queue_ms: 15.0,
-            deficit: 0.02,
-            deficit_span: 0.1,
-            excess_factor: 2.0,
-            download_suspicion: 0.3,
-            acquittal: 0.4,
-            below_highest: 0.5,
-            below_highest_span: 0.4,
             highest_time: 40.0,
-            suspicion_min: 0.05,
             turn: 4.0,
             wait_at: 0.95,
             wait_at_by_variability: 0.4,

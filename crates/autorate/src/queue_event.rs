@@ -17,8 +17,8 @@ pub(crate) struct QueueEvent {
     began_at: Instant,
     /// Moving average of the capacity, bits per second.
     capacity: f64,
-    /// The first estimate of the capacity, bits per second.
-    first_capacity: f64,
+    /// The capacity when the event began, bits per second.
+    pub(crate) first_capacity: f64,
     /// The cruise rate when the event began, bits per second.
     pub(crate) cruise_before: f64,
     /// Since when the rate has been cut deeply and the queue has not become shorter, and the queue then, milliseconds.
@@ -27,7 +27,7 @@ pub(crate) struct QueueEvent {
     unchanged: (Instant, f64),
     /// Since when the rate has been cut deeply.
     deep_since: Instant,
-    /// It has shown the capacity of this direction all the time.
+    /// It shows the capacity of this direction now.
     teaches: bool,
 }
 
@@ -63,7 +63,7 @@ impl QueueEvent {
 
     pub(crate) fn update(&mut self, params: &Params, cut: &Cut, teaches: bool) {
         let Cut { now, queue, .. } = *cut;
-        self.teaches &= teaches;
+        self.teaches = teaches;
         self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
         let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let before = self.unchanged.1;
@@ -99,7 +99,7 @@ impl QueueEvent {
         millis(now.since(self.began_at)) < seen.base_rtt
     }
 
-    /// The capacity that the event has shown, bits per second, if the queue was this direction's all the time.
+    /// The capacity that the event has shown, bits per second, if the queue was this direction's.
     pub(crate) fn lesson(&self) -> Option<f64> {
         self.teaches.then_some(self.capacity)
     }

@@ -97,11 +97,6 @@ impl RateController {
         }
     }
 
-    /// The rate by the highest recent traffic.
-    pub(crate) fn rate_by_highest(&self) -> f64 {
-        self.rate / self.highest.max(1.0)
-    }
-
     /// True if this traffic, bits per second, can cause a queue: it is not far below the rate, or below the highest recent traffic
     /// where the line carries less than the rate.
     pub(crate) fn is_much(&self, params: &Params, traffic: f64) -> bool {
@@ -279,7 +274,8 @@ impl RateController {
         }
     }
 
-    /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue.
+    /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue. If the
+    /// queue may be the other direction's, the cruise rate stays, and the rate is below what passed when the queue appeared.
     fn cut(
         &mut self,
         params: &Params,
@@ -300,8 +296,14 @@ impl RateController {
         if !is_overdue && event.is_flat(params, cut, seen) {
             return self.change_path(event, queue);
         }
-        let follow = params.follow + params.follow_by_variability * self.known.variability();
-        self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
+        let capacity = if seen.teaches {
+            let follow = params.follow + params.follow_by_variability * self.known.variability();
+            self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
+            capacity
+        } else {
+            // What passes may be less than the capacity only because of this cut.
+            capacity.max(event.first_capacity)
+        };
         let least = match self.direction {
             Direction::Download => params.least_download,
             Direction::Upload => params.least_upload,

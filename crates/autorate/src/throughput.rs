@@ -15,8 +15,6 @@ const QUEUE_RATIO: u64 = 100;
 /// A queue has drained this long after the last traffic that could cause one. A choice: longer than any buffer that this
 /// controller lets fill.
 const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
-/// Senders follow a rising shaper rate by this much in a second, thousandths. A choice.
-const SENDERS_FOLLOW: u64 = 400;
 
 /// Rates of one direction, and when each threshold was last reached.
 #[derive(Clone, Debug)]
@@ -25,9 +23,6 @@ pub(crate) struct Throughput {
     reports: [Report; Self::KEPT],
     /// Shaper rate at the last report, bits per second.
     shaper_rate: u64,
-    /// The part of the shaper rate that senders can have learned of by now, bits per second: it follows a rising shaper rate with
-    /// a delay.
-    pub(crate) allowed: u64,
     updated_at: Instant,
     pub(crate) loaded_at: Instant,
     /// When the traffic was last high enough to cause a queue.
@@ -66,7 +61,6 @@ impl Throughput {
         Self {
             reports: [Report::MISSING; Self::KEPT],
             shaper_rate: 0,
-            allowed: 0,
             updated_at: now,
             loaded_at: now,
             queue_possible_at: now,
@@ -88,9 +82,6 @@ impl Throughput {
         };
         self.updated_at = now;
         self.shaper_rate = shaper_rate.bits_per_sec();
-        // A lower rate counts at once although senders learn of it later, too: what they send until then is no overshoot.
-        let follows = scale(self.allowed, 1000 + scale(SENDERS_FOLLOW, span.0, SECOND), 1000);
-        self.allowed = self.shaper_rate.min(follows.max(self.shaper_rate / 2));
         let load_ratio = self.load_ratio();
         if load_ratio >= ACTIVE_RATIO {
             self.active_at = now;
@@ -126,7 +117,7 @@ impl Throughput {
 
     /// True if there is more than background chatter at the moment.
     pub(crate) fn has_any_traffic(&self) -> bool {
-        self.latest_rate().bits_per_sec() >= scale(self.allowed, ACTIVE_RATIO, 1000)
+        self.ratio(self.latest_rate()) >= ACTIVE_RATIO
     }
 
     /// Mean rate of the last four reports.
