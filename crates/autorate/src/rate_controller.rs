@@ -301,7 +301,7 @@ impl RateController {
             self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
             capacity
         } else {
-            // What passes may be less than the capacity only because of this cut.
+            // The traffic may be less than the capacity only because of this cut.
             capacity.max(event.first_capacity)
         };
         let least = match self.direction {
