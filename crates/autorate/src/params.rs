@@ -68,14 +68,14 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            target_ms: 1.5,
-            target_both_ms: 5.5,
+            target_ms: 1.0,
+            target_both_ms: 6.5,
             drain_ms: 100.0,
             least_download: 0.7,
             least_upload: 0.3,
             follow: 0.15,
             follow_by_variability: 1.5,
-            growth: 0.07,
+            growth: 0.05,
             growth_by_variability: 0.25,
             growth_by_distance: 1.5,
             growth_max: 1.0,

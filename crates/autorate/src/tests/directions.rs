@@ -66,12 +66,12 @@ fn a_download_that_ends_beside_the_queue_of_an_upload_leaves_its_rate_to_the_nex
         bench.flows = 1;
         bench.run(6000 + turn * 50);
         let before = bench.decision.rates;
-        bench.delay = [Nanos::from_millis(7); 6];
+        bench.delay = [Nanos::from_millis(8); 6];
         bench.run(300);
         bench.flows = 0;
         bench.load.download = 80;
         bench.run(150);
-        bench.delay = [Nanos::from_micros(9900); 6];
+        bench.delay = [Nanos::from_micros(10_900); 6];
         bench.run(300);
         bench.load.download = 1;
         bench.run(2000);
