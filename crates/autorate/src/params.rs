@@ -68,7 +68,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Self {
-            target_ms: 1.0,
+            target_ms: 1.5,
             target_both_ms: 6.5,
             drain_ms: 100.0,
             least_download: 0.7,
