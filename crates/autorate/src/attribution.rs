@@ -1,6 +1,6 @@
 //! Which direction a longer round trip is attributed to, while both are busy and neither is measured by itself.
 //!
-//! On a line that varies nothing tells the directions apart in time: a queue of the upload holds back acknowledgements, so that less
+//! On a line that varies, no sign tells the directions apart in time. A queue of the upload holds back acknowledgements, so that less
 //! of a download arrives, just as if the line held the download back. Both directions are cut, and neither learns a capacity.
 //!
 //! On a line that varies little, one direction explores at a time, while the other one waits below its known capacity. A new queue
