@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -88,9 +90,8 @@ impl Daemon {
         let mut heard = String::new();
         let mut bytes = [0; 4096];
         while !heard.contains(words) {
-            let length = self
-                .manager
-                .recv(&mut bytes)
+            // A process that was stopped and continued meanwhile gets EINTR from a socket with a time limit (signal(7)).
+            let (length, _) = retry_on_intr(|| recv(&self.manager, &mut bytes[..], RecvFlags::empty()))
                 .unwrap_or_else(|error| panic!("the daemon never said {words}: {error}; it said {heard}"));
             heard += std::str::from_utf8(&bytes[..length]).unwrap();
         }

@@ -385,7 +385,7 @@ fn a_client_that_only_waits_is_evicted_for_one_that_tests() {
     // The client that was idle longest was evicted.
     let (first, _) = &mut idle[0];
     first.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    assert_eq!(first.read_to_end(&mut Vec::new()).unwrap(), 0);
     // The active client was not evicted.
     alive.write_all(&protocol::encode(&Request::Start)).unwrap();
     while !matches!(reply(&mut alive).expect("a reply"), Reply::Done { .. }) {}
