@@ -8,7 +8,7 @@ use crate::delay::DelayEstimator;
 use crate::observation::{Delay, Observation};
 use crate::params::Params;
 use crate::rate_controller::{Action, RateController};
-use crate::throughput::{LOADED_RATIO, Throughput};
+use crate::throughput::{LOADED, Throughput};
 use crate::{Bounds, CapacityByHour, Choice, Controller, Decision, Probes, Sample, Signal, bits, millis};
 
 /// sqm's controller for a line whose rate varies.
@@ -118,7 +118,7 @@ impl Autorate {
 
     fn is_suspect(&self, direction: Direction) -> bool {
         let throughput = &self.throughput[direction];
-        let traffic = bits(throughput.mean_rate().max(throughput.latest_rate()));
+        let traffic = throughput.mean_rate().max(throughput.latest_rate());
         self.controllers[direction].is_much(&self.params, traffic)
             || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD)
     }
@@ -147,7 +147,7 @@ impl Autorate {
     /// Traffic of the last 200 ms, or of the last 100 ms if it has just begun, bits per second.
     fn passes(&self, direction: Direction) -> f64 {
         let throughput = &self.throughput[direction];
-        let (mean, latest) = (bits(throughput.mean_rate()), bits(throughput.latest_rate()));
+        let (mean, latest) = (throughput.mean_rate(), throughput.latest_rate());
         if latest > self.params.just_begun_at * mean {
             latest
         } else {
@@ -168,11 +168,11 @@ impl Autorate {
             upper: millis(estimate.upper_median),
             is_overdue: estimate.is_overdue,
         });
-        let load = throughput.load_ratio() as f64 / 1000.0;
+        let load = throughput.load();
         Observation {
             delay,
             passes,
-            passed_before: passed_before.map_or(passes, bits),
+            passed_before: passed_before.unwrap_or(passes),
             load,
             is_loaded: throughput.is_loaded(now),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
@@ -210,7 +210,7 @@ impl Autorate {
     fn probes(&self) -> Probes {
         let any = |test: &dyn Fn(Direction) -> bool| Direction::BOTH.into_iter().any(test);
         let is_loaded = |direction: Direction| {
-            self.throughput[direction].load_ratio() >= LOADED_RATIO / 2
+            self.throughput[direction].load() >= LOADED / 2.0
                 || self.controllers[direction].queue() > PROBED_QUEUE
         };
         let is_active =

@@ -1,17 +1,19 @@
 //! The traffic of one direction: its rates, and when it last was high enough to matter.
 //!
-//! Ratios are of the shaper rate at the time of the report, in thousandths.
+//! Rates are in bits per second, and loads are rates by the shaper rate at the time of the report.
+
+use alloc::vec::Vec;
 
 use sqm_core::units::{Bytes, Instant, Nanos, Rate};
 
-use crate::{SECOND, scale};
+use crate::{SECOND, bits};
 
-/// Traffic below this ratio does not count as traffic: background chatter. A choice.
-const ACTIVE_RATIO: u64 = 20;
-/// At this ratio a direction is loaded: it can have a queue at the line. 75 % as in cake-autorate (`high_load_thr`).
-pub(crate) const LOADED_RATIO: u64 = 750;
-/// Below this ratio a direction cannot cause a queue, unless the capacity is far below the known one. A choice.
-const QUEUE_RATIO: u64 = 100;
+/// Traffic below this load does not count as traffic: background chatter. A choice.
+const ACTIVE: f64 = 0.02;
+/// At this load a direction is loaded: it can have a queue at the line. 75 % as in cake-autorate (`high_load_thr`).
+pub(crate) const LOADED: f64 = 0.75;
+/// Below this load a direction cannot cause a queue, unless the capacity is far below the known one. A choice.
+const QUEUE_POSSIBLE: f64 = 0.1;
 /// A queue has drained this long after the last traffic that could cause one. A choice: longer than any buffer that this
 /// controller lets fill.
 const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
@@ -20,10 +22,9 @@ const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
 #[derive(Clone, Debug)]
 pub(crate) struct Throughput {
     /// The latest reports, oldest first.
-    reports: [Report; Self::KEPT],
-    /// Shaper rate at the last report, bits per second.
-    shaper_rate: u64,
-    updated_at: Instant,
+    reports: Vec<Report>,
+    /// At the last report.
+    shaper_rate: f64,
     pub(crate) loaded_at: Instant,
     /// When the traffic was last high enough to cause a queue.
     queue_possible_at: Instant,
@@ -31,20 +32,12 @@ pub(crate) struct Throughput {
     was_loaded: bool,
 }
 
-/// The bytes that were counted in a period. A missing report has a length of zero.
+/// The bytes that were counted in a period.
 #[derive(Clone, Copy, Debug)]
 struct Report {
     end: Instant,
     bytes: Bytes,
     span: Nanos,
-}
-
-impl Report {
-    const MISSING: Self = Self {
-        end: Instant(0),
-        bytes: Bytes(0),
-        span: Nanos(0),
-    };
 }
 
 impl Throughput {
@@ -59,9 +52,8 @@ impl Throughput {
 
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
-            reports: [Report::MISSING; Self::KEPT],
-            shaper_rate: 0,
-            updated_at: now,
+            reports: Vec::new(),
+            shaper_rate: f64::INFINITY,
             loaded_at: now,
             queue_possible_at: now,
             active_at: now,
@@ -74,22 +66,20 @@ impl Throughput {
         if span.0 == 0 {
             return;
         }
-        self.reports.rotate_left(1);
-        self.reports[Self::KEPT - 1] = Report {
-            end: now,
-            bytes,
-            span,
-        };
-        self.updated_at = now;
-        self.shaper_rate = shaper_rate.bits_per_sec();
-        let load_ratio = self.load_ratio();
-        if load_ratio >= ACTIVE_RATIO {
+        if self.reports.len() == Self::KEPT {
+            self.reports.remove(0);
+        }
+        let end = now;
+        self.reports.push(Report { end, bytes, span });
+        self.shaper_rate = bits(shaper_rate);
+        let load = self.load();
+        if load >= ACTIVE {
             self.active_at = now;
         }
-        if load_ratio.max(self.ratio(self.latest_rate())) >= QUEUE_RATIO {
+        if load.max(self.latest_load()) >= QUEUE_POSSIBLE {
             self.queue_possible_at = now;
         }
-        if load_ratio >= LOADED_RATIO {
+        if load >= LOADED {
             self.loaded_at = now;
             self.was_loaded = true;
         }
@@ -97,8 +87,9 @@ impl Throughput {
 
     /// Sets the rates to zero if reports have been missing for [`Self::SILENT`].
     pub(crate) fn on_time(&mut self, now: Instant) {
-        if now.since(self.updated_at) >= Self::SILENT {
-            self.reports = [Report::MISSING; Self::KEPT];
+        let last = self.reports.last();
+        if last.is_some_and(|last| now.since(last.end) >= Self::SILENT) {
+            self.reports.clear();
         }
     }
 
@@ -117,46 +108,43 @@ impl Throughput {
 
     /// True if there is more than background chatter at the moment.
     pub(crate) fn has_any_traffic(&self) -> bool {
-        self.ratio(self.latest_rate()) >= ACTIVE_RATIO
+        self.latest_load() >= ACTIVE
     }
 
     /// Mean rate of the last four reports.
-    pub(crate) fn mean_rate(&self) -> Rate {
-        mean(&self.reports[Self::KEPT - Self::REPORTS..])
-    }
-
-    /// Mean rate of the four reports that had ended at this time; `None` if it is too long ago.
-    pub(crate) fn mean_rate_at(&self, at: Instant) -> Option<Rate> {
-        let ended = self.reports.iter().rposition(|report| report.end <= at)?;
-        let before = self
-            .reports
-            .get((ended + 1).checked_sub(Self::REPORTS)?..=ended)?;
-        Some(mean(before)).filter(|_| before[0].span.0 > 0)
+    pub(crate) fn mean_rate(&self) -> f64 {
+        self.mean_of_last(Self::REPORTS)
     }
 
     /// Mean rate of the last two reports.
-    pub(crate) fn latest_rate(&self) -> Rate {
-        mean(&self.reports[Self::KEPT - Self::REPORTS / 2..])
+    pub(crate) fn latest_rate(&self) -> f64 {
+        self.mean_of_last(Self::REPORTS / 2)
     }
 
-    /// [`Self::mean_rate`] by the shaper rate, thousandths.
-    pub(crate) fn load_ratio(&self) -> u64 {
-        self.ratio(self.mean_rate())
+    /// Mean rate of the four reports that had ended at this time; `None` if it is too long ago.
+    pub(crate) fn mean_rate_at(&self, at: Instant) -> Option<f64> {
+        let ended = self.reports.partition_point(|report| report.end <= at);
+        let first = ended.checked_sub(Self::REPORTS)?;
+        Some(mean(&self.reports[first..ended]))
     }
 
-    fn ratio(&self, rate: Rate) -> u64 {
-        scale(rate.bits_per_sec(), 1000, self.shaper_rate)
+    /// [`Self::mean_rate`] by the shaper rate.
+    pub(crate) fn load(&self) -> f64 {
+        self.mean_rate() / self.shaper_rate
+    }
+
+    fn latest_load(&self) -> f64 {
+        self.latest_rate() / self.shaper_rate
+    }
+
+    fn mean_of_last(&self, count: usize) -> f64 {
+        mean(&self.reports[self.reports.len().saturating_sub(count)..])
     }
 }
 
-/// The mean rate of some reports; zero if they have no length.
-fn mean(reports: &[Report]) -> Rate {
-    let (bytes, nanos) = reports.iter().fold((0u128, 0u128), |(bytes, nanos), report| {
-        (
-            bytes + u128::from(report.bytes.0),
-            nanos + u128::from(report.span.0),
-        )
-    });
-    let bits_per_sec = bytes * 8 * u128::from(SECOND) / nanos.max(1);
-    Rate::from_bits_per_sec(u64::try_from(bits_per_sec).unwrap_or(u64::MAX))
+/// The mean rate of some reports; zero if there are none.
+fn mean(reports: &[Report]) -> f64 {
+    let bytes: u128 = reports.iter().map(|report| u128::from(report.bytes.0)).sum();
+    let nanos: u128 = reports.iter().map(|report| u128::from(report.span.0)).sum();
+    (bytes * 8 * u128::from(SECOND) / nanos.max(1)) as f64
 }
