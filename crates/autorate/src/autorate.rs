@@ -5,9 +5,9 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 use crate::attribution::{Attribution, Evidence, Situation};
 use crate::delay::DelayEstimator;
-use crate::observation::{Delay, Observation};
+use crate::observation::Observation;
 use crate::params::Params;
-use crate::rate_controller::{Action, RateController};
+use crate::rate_controller::{Action, HIGH_RTT, RateController};
 use crate::throughput::{LOADED, Throughput};
 use crate::{Bounds, CapacityByHour, Choice, Controller, Decision, Probes, Sample, Signal, bits, millis};
 
@@ -78,7 +78,7 @@ impl Autorate {
 
     /// The base round trip if it is high (300 ms or more): such a path needs a longer `interval` of the queue discipline, too.
     pub fn high_rtt(&self) -> Option<Nanos> {
-        self.delays.is_high_rtt().then(|| self.delays.base_rtt())
+        Some(self.delays.base_rtt()).filter(|rtt| millis(*rtt) >= HIGH_RTT)
     }
 
     /// The reflectors whose probes bypass a queue in which the user's connections wait.
@@ -99,7 +99,7 @@ impl Autorate {
             }
             Signal::Hour(hour) => self.on_hour(hour),
             _ if !is_fresh => {}
-            signal => self.delays.add(self.now, sample.at, signal),
+            signal => self.delays.add(sample.at, signal),
         }
     }
 
@@ -129,17 +129,18 @@ impl Autorate {
             Evidence {
                 is_busy: self.is_suspect(direction),
                 has_traffic: self.throughput[direction].has_any_traffic(),
-                is_known: self.delays.knows(direction, self.now),
+                is_known: self.delays.knows(direction),
                 is_cut: controller.is_cut(),
             }
         });
+        let both = self.delays.estimate(Direction::Download, true);
         let situation = Situation {
             now: self.now,
             directions,
             varies_little: Direction::BOTH
                 .into_iter()
                 .any(|direction| self.controllers[direction].waits_at(&self.params).is_some()),
-            queue: millis(self.delays.queue_if_ours(Direction::Download, self.now)),
+            queue: both.map_or(0.0, |estimate| estimate.delay.lower),
         };
         self.attribution.update(&self.params, &situation);
     }
@@ -159,25 +160,20 @@ impl Autorate {
         let now = self.now;
         let throughput = &self.throughput[direction];
         let is_ours = self.attribution.answers(direction);
-        let estimate = self.delays.estimate(direction, now, is_ours);
+        let estimate = self.delays.estimate(direction, is_ours);
         let passes = self.passes(direction);
         // The newest delay is that of a probe which has met the traffic of an earlier time.
         let passed_before = estimate.and_then(|estimate| throughput.mean_rate_at(estimate.sent));
-        let delay = estimate.map(|estimate| Delay {
-            lower: millis(estimate.queue_delay),
-            upper: millis(estimate.upper_median),
-            is_overdue: estimate.is_overdue,
-        });
         let load = throughput.load();
         Observation {
-            delay,
+            delay: estimate.map(|estimate| estimate.delay),
             passes,
             passed_before: passed_before.unwrap_or(passes),
             load,
             is_loaded: throughput.is_loaded(now),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
-            is_known: self.delays.knows(direction, now),
+            is_known: self.delays.knows(direction),
             is_ambiguous: self.attribution.is_ambiguous(),
             may_explore: self.attribution.may_explore(direction),
             teaches: self.attribution.teaches(direction),
@@ -216,7 +212,7 @@ impl Autorate {
         let is_active =
             |direction: Direction| self.now.since(self.throughput[direction].active_at) < IDLE_AFTER;
         if any(&is_loaded) {
-            let is_urgent = self.delays.newest(self.now) > SUSPECTED;
+            let is_urgent = self.delays.newest() > SUSPECTED;
             Probes::Every(if is_urgent { PROBE_URGENT } else { PROBE_LOADED })
         } else if any(&is_active) {
             Probes::Every(PROBE_ACTIVE)
@@ -231,8 +227,8 @@ impl Controller for Autorate {
         let before = self.now;
         self.now = self.now.max(now);
         let elapsed = (self.now.since(before).0 as f64 / 1e9).min(STEP_MAX);
-        let idle = Direction::BOTH.map(|direction| self.throughput[direction].is_idle(self.now));
-        self.delays.set_idle(idle);
+        let idle = PerDirection::from_fn(|direction| self.throughput[direction].is_idle(self.now));
+        self.delays.begin_step(self.now, idle);
         for sample in samples {
             self.add(sample);
         }

@@ -13,37 +13,37 @@ mod source;
 
 use alloc::vec::Vec;
 
-use sqm_core::direction::Direction;
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
 
-use crate::Signal;
+use crate::observation::Delay;
+use crate::{Signal, millis};
 
 use consensus::{NewestSamples, SAMPLES};
 use disagreement::agreed_delay;
-use source::{DelayKind, Delays, Source, SourceId, channel};
+use source::{Answer, DelayKind, Source, SourceId};
 
 /// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DelayEstimator {
     sources: Vec<Source>,
-    /// The last probe that returned without a queue: when it was sent, and when it returned.
-    undelayed: Option<(Instant, Instant)>,
-    /// Directions that have had too little traffic for a queue, in the order of [`Direction::BOTH`].
-    idle: [bool; 2],
+    /// When the last probe was sent that returned without a queue, and when it returned.
+    undelayed: (Instant, Instant),
+    now: Instant,
+    /// Directions that have had too little traffic for a queue.
+    idle: PerDirection<bool>,
 }
 
 /// The estimate for one direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayEstimate {
-    /// Lower median of the newest samples.
-    pub(crate) queue_delay: Nanos,
-    /// Upper median of the newest samples. It exceeds [`Self::queue_delay`] while bursts come and go.
-    pub(crate) upper_median: Nanos,
+    pub(crate) delay: Delay,
     /// When the probe was sent that shows this delay.
     pub(crate) sent: Instant,
-    /// The delay is the age of a probe that has not returned.
-    pub(crate) is_overdue: bool,
 }
+
+/// Says which sources count.
+type Filter = fn(&Source) -> bool;
 
 /// At most this many sources are kept. A new one replaces the one that has been silent for longest. A choice.
 const MAX_SOURCES: usize = 32;
@@ -56,31 +56,32 @@ const ENOUGH_ONE_WAY: usize = 3;
 const ENOUGH_FLOWS: usize = 3;
 /// …or this many if the reflector's probes bypass the queue of the other direction. Choices.
 const ENOUGH_FLOWS_AGAIN: usize = 2;
-/// An answer is recent for this long: six reflectors take turns within 300 ms, and a half more is the margin.
-const FRESH: Nanos = Nanos::from_millis(450);
-/// A flow whose last sample is older than this reports less often than reflectors do, so that reflectors are preferred.
-const FRESH_FLOW: Nanos = Nanos::from_millis(150);
-/// Answers older than this do not count at all. Slow probing, every 250 ms, takes 1.5 s for six reflectors.
-const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
-/// From this base round trip on, the capacity may have changed before the controller learns of it. A choice between terrestrial
-/// paths, which seldom exceed it, and geostationary satellites, which take 500 ms and more.
-const HIGH_RTT: Nanos = Nanos::from_millis(300);
 /// The base round trip is limited to this, whatever the clock of a reflector says. A choice.
 const MAX_RTT: Nanos = Nanos::from_millis(10_000);
-/// An answer with less queue delay than this, nanoseconds, met no queue that could hold other probes back. A choice.
-const UNDELAYED: i64 = 15_000_000;
+/// An answer with less queue delay than this met no queue that could hold other probes back. A choice.
+const UNDELAYED: Nanos = Nanos::from_millis(15);
 /// Delays are limited to this, nanoseconds: 36 years. It is far beyond the offset of any two clocks, one of which may show the time of
 /// day and the other one that since the machine's start, and far from overflow.
 const MAX_DELAY: i64 = 1 << 60;
 
 impl DelayEstimator {
+    /// Begins a step. The delays of an idle direction, which has had too little traffic for a queue, are those of the path.
+    pub(crate) const fn begin_step(&mut self, now: Instant, idle: PerDirection<bool>) {
+        self.now = now;
+        self.idle = idle;
+    }
+
     /// Adds a sample that was observed at `at`.
-    pub(crate) fn add(&mut self, now: Instant, at: Instant, signal: Signal) {
-        match signal {
+    pub(crate) fn add(&mut self, at: Instant, signal: Signal) {
+        let (id, kind, sent, delays) = match signal {
             Signal::Echo { reflector, sent, rtt } => {
-                let delay = i64::try_from(rtt.0).unwrap_or(MAX_DELAY);
-                let id = SourceId::Reflector(reflector);
-                self.answer(now, id, at, sent, [Some(delay); 2], DelayKind::RoundTrip);
+                let rtt = Some(i64::try_from(rtt.0).unwrap_or(MAX_DELAY));
+                (
+                    SourceId::Reflector(reflector),
+                    DelayKind::RoundTrip,
+                    sent,
+                    [rtt; 2],
+                )
             }
             Signal::OneWay {
                 reflector,
@@ -89,131 +90,118 @@ impl DelayEstimator {
                 upload,
             } => {
                 let delays = [Some(download), Some(upload)];
-                let id = SourceId::Reflector(reflector);
-                self.answer(now, id, at, sent, delays, DelayKind::OneWay);
+                (SourceId::Reflector(reflector), DelayKind::OneWay, sent, delays)
             }
             Signal::Flow {
                 flow,
                 sent,
                 download,
                 upload,
-            } => {
-                let delays = [Some(download), upload];
-                self.answer(now, SourceId::Flow(flow), at, sent, delays, DelayKind::OneWay);
-            }
+            } => (
+                SourceId::Flow(flow),
+                DelayKind::OneWay,
+                sent,
+                [Some(download), upload],
+            ),
             Signal::Waiting { reflector, sent } => {
                 let undelayed = self.undelayed;
                 if let Some(source) = self.reflector(reflector) {
-                    source.waiting = Some(sent).filter(|sent| !source.is_overtaken(*sent, undelayed));
+                    source.waiting = Some(sent);
+                    source.forget_overtaken(undelayed);
                 }
+                return;
             }
             Signal::Lost { reflector } => {
                 if let Some(source) = self.reflector(reflector) {
                     source.reliability -= source.reliability / 8;
                 }
+                return;
             }
-            Signal::Traffic { .. } | Signal::Hour(_) => {}
-        }
+            Signal::Traffic { .. } | Signal::Hour(_) => return,
+        };
+        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-MAX_DELAY, MAX_DELAY)));
+        let delays = PerDirection::from(delays);
+        self.answer(id, kind, Answer { sent, at, delays });
     }
 
     /// The queue delay of a direction; `None` while all sources are silent, or if most of them contradict each other.
     ///
     /// Round trips and overdue probes do not tell the direction. They count only if `is_attributed`, that is if the queue is
     /// attributed to this direction; otherwise this direction has no queue as far as they are concerned.
-    pub(crate) fn estimate(
-        &self,
-        direction: Direction,
-        now: Instant,
-        is_attributed: bool,
-    ) -> Option<DelayEstimate> {
-        let (samples, kind) = self.samples(direction, now, is_attributed, Source::is_trusted);
-        let current = || {
-            self.voters(direction, now)
-                .filter(|source| source.kind == kind && source.is_current(direction, now))
-        };
-        let trusted = current().filter(|source| source.is_trusted()).count();
-        if trusted * 2 < current().count() {
+    pub(crate) fn estimate(&self, direction: Direction, is_attributed: bool) -> Option<DelayEstimate> {
+        let samples = self.samples(direction, is_attributed, Source::is_trusted);
+        let used = self
+            .voters(direction)
+            .filter(|source| source.kind == samples.kind);
+        let (trusted, others): (Vec<_>, Vec<_>) = used.partition(|source| source.is_trusted());
+        if trusted.len() < others.len() {
             return None;
         }
-        let chosen = samples.lower_median()?;
-        let of_other_direction = match kind {
-            DelayKind::RoundTrip => self.known_part_of_other(direction, now),
-            DelayKind::OneWay => None,
+        let of_other_direction = match samples.kind {
+            DelayKind::RoundTrip => self.known_part_of_other(direction),
+            DelayKind::OneWay => Nanos(0),
         };
-        let counts = is_attributed || kind == DelayKind::OneWay;
-        let delay = |delay: i64| {
-            let delay = u64::try_from(delay - of_other_direction.unwrap_or(0)).ok();
-            Nanos(delay.filter(|_| counts).unwrap_or(0))
+        let counts = is_attributed || samples.kind == DelayKind::OneWay;
+        let ours = |delay: Nanos| match counts {
+            true => millis(Nanos(delay.0.saturating_sub(of_other_direction.0))),
+            false => 0.0,
+        };
+        let (lower, upper) = (samples.lower_median()?, samples.upper_median()?);
+        let delay = Delay {
+            lower: ours(lower.delay),
+            upper: ours(upper.delay),
+            is_overdue: lower.is_overdue,
         };
         Some(DelayEstimate {
-            queue_delay: delay(chosen.delay),
-            upper_median: delay(samples.upper_median().unwrap_or(chosen.delay)),
-            sent: chosen.sent,
-            is_overdue: chosen.is_overdue,
+            delay,
+            sent: lower.sent,
         })
-    }
-
-    /// The queue delay of a direction if all that is ambiguous is attributed to it; zero if nothing is known.
-    pub(crate) fn queue_if_ours(&self, direction: Direction, now: Instant) -> Nanos {
-        let estimate = self.estimate(direction, now, true);
-        estimate.map_or(Nanos(0), |estimate| estimate.queue_delay)
     }
 
     /// The delay that the newest sample of a trusted source shows, in either direction. It is enough to probe faster, not to change a
     /// rate.
-    pub(crate) fn newest(&self, now: Instant) -> Nanos {
-        let newest = Direction::BOTH.into_iter().filter_map(|direction| {
-            let (samples, _) = self.samples(direction, now, true, Source::is_trusted);
-            samples.newest()
-        });
-        Nanos(u64::try_from(newest.max().unwrap_or(0)).unwrap_or(0))
+    pub(crate) fn newest(&self) -> Nanos {
+        let newest =
+            Direction::BOTH.map(|direction| self.samples(direction, true, Source::is_trusted).newest);
+        newest.into_iter().flatten().max().unwrap_or(Nanos(0))
     }
 
     /// True if the delay of a direction is known by itself, not only as a part of round trips.
-    pub(crate) fn knows(&self, direction: Direction, now: Instant) -> bool {
-        self.kind_and_count(direction, now, Source::is_trusted).0 == DelayKind::OneWay
+    pub(crate) fn knows(&self, direction: Direction) -> bool {
+        self.samples(direction, false, Source::is_trusted).kind == DelayKind::OneWay
     }
 
-    /// The part of a round trip that the other direction is known to cause, nanoseconds: the largest of its one-way samples. `None` if
-    /// the other direction is not known by itself, or if round trips do not include its queue.
-    fn known_part_of_other(&self, direction: Direction, now: Instant) -> Option<i64> {
-        let (samples, kind) = self.samples(direction.other(), now, false, Source::is_trusted);
-        let largest = samples.iter().map(|sample| sample.delay).max();
-        largest.filter(|_| kind == DelayKind::OneWay && !self.flows_lead(direction.other(), now))
+    /// The part of a round trip that the other direction is known to cause: the largest of its one-way samples. It is zero if the
+    /// other direction is not known by itself, or if round trips do not include its queue.
+    fn known_part_of_other(&self, direction: Direction) -> Nanos {
+        let other = direction.other();
+        let samples = self.samples(other, false, Source::is_trusted);
+        let is_known = samples.kind == DelayKind::OneWay && !self.flows_lead(other);
+        samples.largest().filter(|_| is_known).unwrap_or(Nanos(0))
     }
 
     /// The reflectors whose probes bypass the queue in which the user's connections wait, in either direction.
     pub(crate) fn bypassing(&self) -> impl Iterator<Item = u16> {
-        self.sources.iter().filter_map(|source| match source.id {
-            SourceId::Reflector(reflector) => {
-                let bypasses = |direction| source.bypasses(direction);
-                Direction::BOTH.into_iter().any(bypasses).then_some(reflector)
-            }
-            SourceId::Flow(_) => None,
-        })
+        let bypasses = |source: &&Source| Direction::BOTH.into_iter().any(|way| source.bypasses(way));
+        self.sources
+            .iter()
+            .filter(bypasses)
+            .filter_map(|source| match source.id {
+                SourceId::Reflector(reflector) => Some(reflector),
+                SourceId::Flow(_) => None,
+            })
     }
 
     /// The smallest round trip without a queue of any source; zero before the first answer.
     pub(crate) fn base_rtt(&self) -> Nanos {
-        let is_one_way = |source: &&Source| !source.id.is_flow() && source.kind == DelayKind::OneWay;
-        let flows_count = self.sources.iter().filter(is_one_way).count() < ENOUGH_ONE_WAY;
+        let one_ways = self.sources.iter().filter(|source| source.is_one_way_reflector());
+        let flows_count = one_ways.count() < ENOUGH_ONE_WAY;
         let counted = self
             .sources
             .iter()
-            .filter(|source| flows_count || !source.id.is_flow());
+            .filter(|source| flows_count || !source.is_flow());
         let rtts = counted.filter_map(Source::base_rtt);
-        Nanos(u64::try_from(rtts.min().unwrap_or(0)).unwrap_or(0)).min(MAX_RTT)
-    }
-
-    /// True if the base round trip is so long that the capacity may have changed before the controller learns of it.
-    pub(crate) fn is_high_rtt(&self) -> bool {
-        self.base_rtt() >= HIGH_RTT
-    }
-
-    /// Sets which directions have had too little traffic for a queue, in the order of [`Direction::BOTH`]. The delays of an idle
-    /// direction are those of the path.
-    pub(crate) const fn set_idle(&mut self, idle: [bool; 2]) {
-        self.idle = idle;
+        rtts.min().unwrap_or(Nanos(0)).min(MAX_RTT)
     }
 
     /// Makes the present delays of a direction the new baselines.
@@ -224,210 +212,168 @@ impl DelayEstimator {
     }
 
     fn reflector(&mut self, reflector: u16) -> Option<&mut Source> {
-        self.sources
-            .iter_mut()
-            .find(|source| source.id == SourceId::Reflector(reflector))
+        let id = SourceId::Reflector(reflector);
+        self.sources.iter_mut().find(|source| source.id == id)
     }
 
-    fn answer(
-        &mut self,
-        now: Instant,
-        id: SourceId,
-        at: Instant,
-        sent: Instant,
-        delays: Delays,
-        kind: DelayKind,
-    ) {
-        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-MAX_DELAY, MAX_DELAY)));
-        let index = self.index(id, kind, at);
-        let since_last = at.since(self.sources[index].heard_at);
-        self.sources[index].add(at, sent, delays, kind, self.idle);
-        if !id.is_flow() {
-            self.compare_with_flows(index, now, since_last);
+    fn answer(&mut self, id: SourceId, kind: DelayKind, answer: Answer) {
+        let index = self.index(id, kind);
+        let source = &mut self.sources[index];
+        let since_last = answer.at.since(source.heard_at);
+        let queues = source.add(kind, answer, self.idle);
+        let is_flow = source.is_flow();
+        if !is_flow {
+            self.compare_with_flows(index, since_last);
         }
         // The answer is compared with the estimate of all sources of its kind, including those that are not trusted, or none could
         // regain its trust. Overdue probes do not count here: they would be a sample of both directions, and contradict every answer
         // for the direction that has no queue.
-        let estimates = Direction::BOTH.map(|direction| {
-            let (samples, used) = self.samples(direction, now, false, |_| true);
-            samples.lower_median().filter(|_| used == kind)
+        let estimates = PerDirection::from_fn(|direction| {
+            let samples = self.samples(direction, false, |_| true);
+            let median = samples.lower_median().filter(|_| samples.kind == kind);
+            median.map(|sample| sample.delay)
         });
-        if estimates.iter().any(Option::is_some) {
-            self.sources[index].compare(delays, estimates);
+        if estimates != PerDirection::default() {
+            self.sources[index].compare(queues, estimates);
         }
-        let newest = |direction| self.sources[index].samples(direction, now, false).next();
-        let has_queue = || {
-            Direction::BOTH
-                .into_iter()
-                .filter_map(newest)
-                .any(|sample| sample.delay > UNDELAYED)
-        };
-        let is_last = self.undelayed.is_none_or(|(last, _)| last < sent);
-        if is_last && !id.is_flow() && !has_queue() {
-            self.undelayed = Some((sent, at));
+        let has_queue = queues.iter().any(|(_, queue)| *queue > Some(UNDELAYED));
+        if !is_flow && !has_queue && answer.sent > self.undelayed.0 {
+            self.undelayed = (answer.sent, answer.at);
             for source in &mut self.sources {
-                source.waiting = source
-                    .waiting
-                    .filter(|sent| !source.is_overtaken(*sent, self.undelayed));
+                source.forget_overtaken(self.undelayed);
             }
         }
     }
 
     /// Compares a reflector that has just answered with the connections of each direction that is not idle.
-    fn compare_with_flows(&mut self, index: usize, now: Instant, since_last: Nanos) {
+    fn compare_with_flows(&mut self, index: usize, since_last: Nanos) {
         for direction in Direction::BOTH {
             let needed = match self.sources[index].bypasses(direction.other()) {
                 true => ENOUGH_FLOWS_AGAIN,
                 false => ENOUGH_FLOWS,
             };
-            let smallest = |flow: &Source| {
-                flow.samples(direction, now, false)
-                    .map(|sample| sample.delay)
-                    .min()
+            let delays = |source: &Source| -> Vec<Nanos> {
+                let samples = source.samples(direction, self.now);
+                samples.map(|sample| sample.delay).collect()
             };
-            let delays = self.flows(direction, now).filter_map(smallest);
-            let agreed = agreed_delay(delays, needed).filter(|_| !self.idle[channel(direction)]);
-            let is_new_proof = agreed.is_some_and(|agreed| {
-                self.sources[index].compare_with_flows(direction, now, since_last, agreed)
-            });
-            if is_new_proof {
-                let flows = self.sources.iter_mut().filter(|source| source.id.is_flow());
-                flows.for_each(Source::forgive);
+            let smallest = self
+                .flows(direction)
+                .filter_map(|flow| delays(flow).into_iter().min());
+            let agreed = agreed_delay(smallest.collect(), needed).filter(|_| !self.idle[direction]);
+            let Some(agreed) = agreed else { continue };
+            let shown = delays(&self.sources[index]);
+            let disagreements = &mut self.sources[index].disagreements;
+            if disagreements[direction].add(since_last, &shown, agreed) {
+                disagreements[direction.other()].expect();
+                // Their answers disagreed with an estimate that was wrong.
+                let flows = self.sources.iter_mut().filter(|source| source.is_flow());
+                flows.for_each(|flow| flow.outlier_score = 0);
             }
         }
     }
 
-    /// The connections that report a direction.
-    fn flows(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> + Clone {
+    /// The sources that know a direction.
+    fn current(&self, direction: Direction) -> impl Iterator<Item = &Source> {
         self.sources
             .iter()
-            .filter(move |source| source.id.is_flow() && source.is_current(direction, now))
+            .filter(move |source| source.is_current(direction, self.now))
     }
 
-    /// The sources that count for a direction. A reflector whose probes bypass its queue does not where connections know the direction,
-    /// and connections do not where other reflectors show it by itself.
-    fn voters(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        // Each step calls this often, and most lines have no bypassed queue, so the cheap tests come first.
-        let has_flows = self.sources.iter().any(|source| source.id.is_flow());
-        let flows_know =
-            has_flows && self.is_bypassed(direction) && self.flows(direction, now).next().is_some();
-        let is_wrong = move |source: &Source| flows_know && source.bypasses(direction);
-        let one_ways = self.sources.iter().filter(|source| {
-            source.kind == DelayKind::OneWay
-                && !source.id.is_flow()
-                && !is_wrong(source)
-                && source.is_current(direction, now)
-        });
-        let flows_vote = has_flows && one_ways.take(ENOUGH_ONE_WAY).count() < ENOUGH_ONE_WAY;
-        self.sources.iter().filter(move |source| match source.id {
-            SourceId::Reflector(_) => !is_wrong(source),
-            SourceId::Flow(_) => flows_vote,
-        })
+    /// The connections that know a direction.
+    fn flows(&self, direction: Direction) -> impl Iterator<Item = &Source> {
+        self.current(direction).filter(|source| source.is_flow())
     }
 
-    /// True if the probes of a reflector bypass the queue of a direction.
-    fn is_bypassed(&self, direction: Direction) -> bool {
-        self.sources.iter().any(|source| source.bypasses(direction))
+    /// True if connections know a direction, and the probes of a reflector bypass its queue.
+    fn flows_know_better(&self, direction: Direction) -> bool {
+        self.sources.iter().any(|source| source.bypasses(direction)) && self.flows(direction).next().is_some()
     }
 
     /// True if connections know a direction, and the probes of all trusted reflectors bypass its queue.
-    fn flows_lead(&self, direction: Direction, now: Instant) -> bool {
-        let is_confirming = |source: &Source| {
-            !source.id.is_flow() && source.is_trusted() && source.is_current(direction, now)
-        };
-        self.is_bypassed(direction)
-            && self.flows(direction, now).next().is_some()
-            && !self.voters(direction, now).any(is_confirming)
+    fn flows_lead(&self, direction: Direction) -> bool {
+        let confirms = |source: &Source| !source.is_flow() && source.is_trusted();
+        self.flows_know_better(direction) && !self.voters(direction).any(confirms)
+    }
+
+    /// The sources that know a direction and count for it. A reflector whose probes bypass its queue does not where connections know
+    /// the direction, and connections do not where other reflectors show it by itself.
+    fn voters(&self, direction: Direction) -> impl Iterator<Item = &Source> {
+        let flows_know_better = self.flows_know_better(direction);
+        let is_right = move |source: &&Source| !(flows_know_better && source.bypasses(direction));
+        let one_ways = self
+            .current(direction)
+            .filter(is_right)
+            .filter(|source| source.is_one_way_reflector());
+        let flows_vote = one_ways.count() < ENOUGH_ONE_WAY;
+        let votes = move |source: &&Source| flows_vote || !source.is_flow();
+        self.current(direction).filter(is_right).filter(votes)
     }
 
     /// The place of a source, which is added if it is new.
-    fn index(&mut self, id: SourceId, kind: DelayKind, at: Instant) -> usize {
+    fn index(&mut self, id: SourceId, kind: DelayKind) -> usize {
         if let Some(index) = self.sources.iter().position(|source| source.id == id) {
             return index;
         }
-        let source = Source::new(id, kind);
         if self.sources.len() < MAX_SOURCES {
-            self.sources.push(source);
+            self.sources.push(Source::new(id, kind));
             return self.sources.len() - 1;
         }
-        let (index, _) = self
-            .sources
-            .iter()
-            .enumerate()
-            .max_by_key(|(_, source)| at.since(source.heard_at))
-            .expect("there are sources");
-        self.sources[index] = source;
-        index
+        let places = (0..MAX_SOURCES).rev();
+        let silent = places
+            .min_by_key(|index| self.sources[*index].heard_at)
+            .unwrap_or(0);
+        self.sources[silent] = Source::new(id, kind);
+        silent
     }
 
-    /// The newest samples for a direction, of the kind of source that is used, and that kind. The sources share the four places
-    /// evenly.
-    fn samples(
-        &self,
-        direction: Direction,
-        now: Instant,
-        count_overdue: bool,
-        is_allowed: impl Fn(&Source) -> bool,
-    ) -> (NewestSamples, DelayKind) {
-        let (kind, count) = self.kind_and_count(direction, now, &is_allowed);
+    /// The newest samples for a direction, of the kind of source that is used. The sources share the four places evenly.
+    fn samples(&self, direction: Direction, count_overdue: bool, is_allowed: Filter) -> NewestSamples {
+        let allowed: Vec<&Source> = self
+            .voters(direction)
+            .filter(|source| is_allowed(source))
+            .collect();
+        let (kind, count) = self.kind_and_count(direction, &allowed);
         let share = SAMPLES.div_ceil(count.max(1));
-        let mut samples = NewestSamples::default();
-        let used = || {
-            self.voters(direction, now).filter(|source| {
-                source.kind == kind && is_allowed(source) && source.is_current(direction, now)
-            })
-        };
-        let confirmed = used()
-            .any(|source| source.id.is_flow())
-            .then(|| self.largest_of_reflectors(direction, now))
-            .flatten();
-        for source in used() {
-            let limit = confirmed.filter(|_| source.id.is_flow());
-            for sample in source.samples(direction, now, count_overdue).take(share) {
-                samples.offer(sample.at_most(limit));
+        let confirmed = self.largest_of_reflectors(direction);
+        let mut samples = Vec::new();
+        for source in allowed.into_iter().filter(|source| source.kind == kind) {
+            let counted = source
+                .samples(direction, self.now)
+                .filter(|sample| count_overdue || !sample.is_overdue);
+            for mut sample in counted.take(share) {
+                if source.is_flow() {
+                    sample.delay = sample.delay.min(confirmed);
+                }
+                samples.push(sample);
             }
         }
-        (samples, kind)
+        NewestSamples::new(kind, samples)
     }
 
-    /// The largest delay that a reflector reports, nanoseconds. A flow that reports more waits behind another line, or at its far host.
-    fn largest_of_reflectors(&self, direction: Direction, now: Instant) -> Option<i64> {
-        let newest = self
-            .recent_reflectors(direction, now)
-            .filter_map(|source| source.samples(direction, now, true).next());
-        newest.map(|sample| sample.delay).max()
-    }
-
-    /// The trusted reflectors with recent information.
-    fn recent_reflectors(&self, direction: Direction, now: Instant) -> impl Iterator<Item = &Source> {
-        self.voters(direction, now).filter(move |source| {
-            !source.id.is_flow() && source.is_trusted() && source.is_recent(direction, now)
-        })
-    }
-
-    /// The kind of source that is used for a direction, and how many there are.
-    fn kind_and_count(
-        &self,
-        direction: Direction,
-        now: Instant,
-        is_allowed: impl Fn(&Source) -> bool,
-    ) -> (DelayKind, usize) {
-        let allowed = |kind| {
-            self.voters(direction, now)
-                .filter(move |source| source.kind == kind)
-                .filter(|source| is_allowed(source))
+    /// The largest delay that a trusted reflector with recent information reports, if there is one. A flow that reports more waits
+    /// behind another line, or at its far host.
+    fn largest_of_reflectors(&self, direction: Direction) -> Nanos {
+        let confirms = |source: &&Source| {
+            !source.is_flow() && source.is_trusted() && source.is_recent(direction, self.now)
         };
-        let recent = |kind| allowed(kind).filter(|source| source.is_recent(direction, now));
-        let may_be_slow = |source: &Source| !source.id.is_flow() || self.flows_lead(direction, now);
-        let is_slow = |source: &&Source| source.is_current(direction, now) && may_be_slow(source);
+        let reflectors = self.voters(direction).filter(confirms);
+        let newest = reflectors.filter_map(|source| source.samples(direction, self.now).next());
+        newest.map(|sample| sample.delay).max().unwrap_or(Nanos(u64::MAX))
+    }
+
+    /// The kind of source that is used for a direction, and how many of these there are.
+    fn kind_and_count(&self, direction: Direction, sources: &[&Source]) -> (DelayKind, usize) {
+        let flows_lead = self.flows_lead(direction);
+        let of_kind = |kind| sources.iter().filter(move |source| source.kind == kind);
+        let recent = |kind| of_kind(kind).filter(|source| source.is_recent(direction, self.now));
         let count = |kind| match recent(kind).count() {
             recent @ ENOUGH.. => recent,
-            _ => allowed(kind).filter(is_slow).count().min(1),
+            _ => usize::from(of_kind(kind).any(|source| flows_lead || !source.is_flow())),
         };
         let (one_ways, round_trips) = (count(DelayKind::OneWay), count(DelayKind::RoundTrip));
         // One-way delays are preferred where several sources report them, or where reflectors confirm what a flow reports.
         let is_confirmed = one_ways >= ENOUGH
-            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|source| source.id.is_flow());
+            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|source| source.is_flow());
         if is_confirmed || one_ways > 0 && round_trips < ENOUGH {
             (DelayKind::OneWay, one_ways.max(1))
         } else {

@@ -71,7 +71,7 @@ const DECAY: f64 = 0.02;
 const BELOW_USUAL: f64 = 0.96;
 /// From this round trip on, milliseconds, what is known of the line is old. A choice between terrestrial paths, which seldom exceed
 /// it, and geostationary satellites, which take 500 ms and more.
-const HIGH_RTT: f64 = 300.0;
+pub(crate) const HIGH_RTT: f64 = 300.0;
 /// Traffic below this share of the rate is none.
 const QUIET: f64 = 0.05;
 

@@ -4,12 +4,14 @@
 //! several connections agree on a queue that the reflector does not show. The evidence is the time for which they did, less the time
 //! for which the reflector showed the queue, too. While there is no queue, nothing can be told.
 
+use alloc::vec::Vec;
+
 use sqm_core::units::Nanos;
 
-/// A shorter queue than this is no evidence, nanoseconds. A choice: above the queues that the controllers aim at.
-const CLEAR_QUEUE: i64 = 15_000_000;
+/// A shorter queue than this is no evidence. A choice: above the queues that the controllers aim at.
+const CLEAR_QUEUE: Nanos = Nanos::from_millis(15);
 /// A reflector that shows less than one part in this of the queue does not show it. A choice.
-const SHARE: i64 = 2;
+const SHARE: u64 = 2;
 /// This much evidence is a proof. A choice: a queue that builds up or drains lasts less long.
 const PROOF: Nanos = Nanos::from_millis(5000);
 /// If the probes bypass the queue of the other direction, this much less is needed. A choice.
@@ -29,26 +31,21 @@ pub(super) struct Disagreement {
 
 impl Disagreement {
     /// Adds an answer, `since_last` after the previous one: the queue delays that the newest answers show, newest first, and the one
-    /// that the connections agree on, nanoseconds. Returns true if this proves that the probes bypass the queue.
+    /// that the connections agree on. Returns true if this proves that the probes bypass the queue.
     ///
     /// None of the answers may show the queue, because it may have just begun. The newest two must show it to count against a proof,
     /// because a single one may be late by chance.
-    pub(super) fn add(
-        &mut self,
-        since_last: Nanos,
-        shown: impl Iterator<Item = i64> + Clone,
-        agreed: i64,
-    ) -> bool {
+    pub(super) fn add(&mut self, since_last: Nanos, shown: &[Nanos], agreed: Nanos) -> bool {
         if agreed <= CLEAR_QUEUE {
             return false;
         }
-        let shows = |delay: i64| delay >= agreed / SHARE;
+        let shows = |delay: &Nanos| delay.0 >= agreed.0 / SHARE;
         let lasts = since_last.0.min(ANSWER_LASTS.0);
         let was_proven = self.is_proven;
-        if !shown.clone().any(shows) {
+        if !shown.iter().any(shows) {
             self.evidence = (self.evidence + lasts).min(MOST.0);
             self.is_proven |= self.evidence >= PROOF.0;
-        } else if shown.take(2).all(shows) {
+        } else if shown.iter().take(2).all(shows) {
             self.evidence = self.evidence.saturating_sub(lasts);
             self.is_proven &= self.evidence > 0;
         }
@@ -66,25 +63,25 @@ impl Disagreement {
     }
 }
 
-/// The delay that connections agree on, nanoseconds: at least `needed` of them, and more than half, report this much or more. `None` if
-/// there are too few.
-pub(super) fn agreed_delay(delays: impl Iterator<Item = i64> + Clone, needed: usize) -> Option<i64> {
-    let needed = needed.max(delays.clone().count() / 2 + 1);
-    let reach = |delay: i64| delays.clone().filter(|other| *other >= delay).count();
-    delays.clone().filter(|delay| reach(*delay) >= needed).max()
+/// The delay that connections agree on: at least `needed` of them, and more than half, report this much or more. `None` if there are
+/// too few.
+pub(super) fn agreed_delay(mut delays: Vec<Nanos>, needed: usize) -> Option<Nanos> {
+    let needed = needed.max(delays.len() / 2 + 1);
+    delays.sort_unstable();
+    delays.len().checked_sub(needed).map(|index| delays[index])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MS: i64 = 1_000_000;
     const TURN: Nanos = Nanos::from_millis(300);
+    const QUEUE: Nanos = Nanos::from_millis(240);
 
     /// Adds answers in turn for some seconds.
-    fn add(evidence: &mut Disagreement, seconds: u64, shown: i64, agreed: i64) -> bool {
+    fn add(evidence: &mut Disagreement, seconds: u64, shown: u64, agreed: u64) -> bool {
         for _ in 0..seconds * 1000 / 300 {
-            evidence.add(TURN, [shown * MS].into_iter(), agreed * MS);
+            evidence.add(TURN, &[Nanos::from_millis(shown)], Nanos::from_millis(agreed));
         }
         evidence.is_proven()
     }
@@ -120,7 +117,7 @@ mod tests {
         let mut evidence = Disagreement::default();
         for proven in [false, true] {
             for _ in 0..100 {
-                evidence.add(TURN, [240 * MS, 0, 0, 0].into_iter(), 240 * MS);
+                evidence.add(TURN, &[QUEUE, Nanos(0), Nanos(0), Nanos(0)], QUEUE);
                 assert_eq!(evidence.is_proven(), proven);
             }
             add(&mut evidence, 60, 6, 240);
@@ -139,7 +136,7 @@ mod tests {
     fn rare_answers_are_no_proof_of_the_time_between_them() {
         let mut evidence = Disagreement::default();
         for _ in 0..4 {
-            evidence.add(Nanos::from_millis(60_000), [0].into_iter(), 240 * MS);
+            evidence.add(Nanos::from_millis(60_000), &[Nanos(0)], QUEUE);
         }
         assert!(!evidence.is_proven());
     }
@@ -154,8 +151,9 @@ mod tests {
             (&[240, 230, 250, 0], Some(230)),
             (&[240, 230, 250, 0, 2, 3], Some(3)),
         ] {
-            assert_eq!(agreed_delay(delays.iter().copied(), 3), agreed, "{delays:?}");
+            let nanos = delays.iter().copied().map(Nanos).collect();
+            assert_eq!(agreed_delay(nanos, 3), agreed.map(Nanos), "{delays:?}");
         }
-        assert_eq!(agreed_delay([240, 230].into_iter(), 2), Some(230));
+        assert_eq!(agreed_delay([240, 230].map(Nanos).to_vec(), 2), Some(Nanos(230)));
     }
 }

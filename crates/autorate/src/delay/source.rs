@@ -1,20 +1,27 @@
 //! One source of delay samples: a reflector, or one of the user's TCP connections.
 
-use sqm_core::direction::Direction;
+use alloc::vec::Vec;
+
+use sqm_core::direction::{Direction, PerDirection};
 use sqm_core::units::{Instant, Nanos};
 
 use super::baseline::Baseline;
 use super::consensus::{DelaySample, SAMPLES};
 use super::disagreement::Disagreement;
-use super::{FRESH, FRESH_FLOW, FRESH_SLOW, MAX_DELAY};
 
-/// A probe that is overdue by more than this is lost rather than late. A choice, longer than any buffer should hold.
+/// An answer is recent for this long: six reflectors take turns within 300 ms, and a half more is the margin.
+const FRESH: Nanos = Nanos::from_millis(450);
+/// A flow whose last sample is older than this reports less often than reflectors do, so that reflectors are preferred.
+const FRESH_FLOW: Nanos = Nanos::from_millis(150);
+/// Answers older than this do not count at all. Slow probing, every 250 ms, takes 1.5 s for six reflectors.
+const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
+/// A probe that is overdue by this is lost rather than late. A choice, longer than any buffer should hold.
 const DEAD: Nanos = Nanos::from_millis(3000);
 /// A source that answered less than this many of 256 recent probes (80 %) is not believed when it is silent. A choice.
 const RELIABLE: u32 = 205;
-/// A source agrees with the estimate if it is within this of it, nanoseconds, or within half of it. A choice: answers that met the
-/// same queue arrive at different times.
-const AGREES_WITHIN: i64 = 30_000_000;
+/// A source agrees with the estimate if it is within this of it, or within half of it. A choice: answers that met the same queue
+/// arrive at different times.
+const AGREES_WITHIN: Nanos = Nanos::from_millis(30);
 /// A source that disagreed in more than this many of 1024 recent answers (one half) is not trusted. A choice.
 const MAX_OUTLIER_SCORE: u32 = 512;
 /// A one-way delay that changes by more than this, nanoseconds, is a clock that was set, not a queue. A choice, beyond any queue.
@@ -27,12 +34,6 @@ pub(super) enum SourceId {
     Flow(u64),
 }
 
-impl SourceId {
-    pub(super) const fn is_flow(self) -> bool {
-        matches!(self, Self::Flow(_))
-    }
-}
-
 /// The kind of delay that a source measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelayKind {
@@ -40,35 +41,32 @@ pub(super) enum DelayKind {
     OneWay,
 }
 
-/// A delay of each direction in nanoseconds, in the order of [`Direction::BOTH`], where it is known. A round trip is in both
-/// places.
-pub(super) type Delays = [Option<i64>; 2];
+/// An answer of a reflector, or a segment of a connection that answers another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) sent: Instant,
+    pub(super) at: Instant,
+    /// The delay of each direction, nanoseconds, where it is known. A round trip is that of both.
+    pub(super) delays: PerDirection<Option<i64>>,
+}
 
 /// A source with its baselines, its last answers and its reputation.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) id: SourceId,
     pub(super) kind: DelayKind,
-    /// In the order of [`Direction::BOTH`].
-    baselines: [Baseline; 2],
-    /// Newest last.
-    answers: [Option<Answer>; SAMPLES],
+    baselines: PerDirection<Baseline>,
+    /// Newest first.
+    answers: Vec<Answer>,
     /// When the oldest unanswered probe was sent.
     pub(super) waiting: Option<Instant>,
     pub(super) heard_at: Instant,
     /// Moving average of answered probes, of 256.
     pub(super) reliability: u32,
     /// Moving average of answers that disagreed with the estimate, of 1024.
-    outlier_score: u32,
-    /// The evidence that a reflector's probes bypass the queue, in the order of [`Direction::BOTH`].
-    disagreements: [Disagreement; 2],
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    sent: Instant,
-    at: Instant,
-    delays: Delays,
+    pub(super) outlier_score: u32,
+    /// The evidence that a reflector's probes bypass the queue.
+    pub(super) disagreements: PerDirection<Disagreement>,
 }
 
 impl Source {
@@ -76,194 +74,181 @@ impl Source {
         Self {
             id,
             kind,
-            baselines: [Baseline::default(); 2],
-            answers: [None; SAMPLES],
+            baselines: PerDirection::default(),
+            answers: Vec::new(),
             waiting: None,
             heard_at: Instant(0),
             reliability: 256,
             outlier_score: 0,
-            disagreements: [Disagreement::default(); 2],
+            disagreements: PerDirection::default(),
         }
     }
 
-    /// Compares what a reflector has just answered with the queue delay that connections agree on. Returns true if this proves that
-    /// its probes bypass the queue of the direction.
-    pub(super) fn compare_with_flows(
-        &mut self,
-        direction: Direction,
-        now: Instant,
-        since_last: Nanos,
-        agreed: i64,
-    ) -> bool {
-        let mut disagreement = self.disagreements[channel(direction)];
-        let shown = self.samples(direction, now, true).map(|sample| sample.delay);
-        let is_new_proof = disagreement.add(since_last, shown, agreed);
-        self.disagreements[channel(direction)] = disagreement;
-        if is_new_proof {
-            self.disagreements[channel(direction.other())].expect();
-        }
-        is_new_proof
+    pub(super) const fn is_flow(&self) -> bool {
+        matches!(self.id, SourceId::Flow(_))
+    }
+
+    /// True for a reflector that shows one-way delays.
+    pub(super) fn is_one_way_reflector(&self) -> bool {
+        self.kind == DelayKind::OneWay && !self.is_flow()
     }
 
     /// True if it is proven that the reflector's probes bypass the queue of the direction.
     pub(super) const fn bypasses(&self, direction: Direction) -> bool {
-        self.disagreements[channel(direction)].is_proven()
-    }
-
-    /// Forgets how often its answers disagreed, because the estimate that they were compared with was wrong.
-    pub(super) const fn forgive(&mut self) {
-        self.outlier_score = 0;
+        self.disagreements.get(direction).is_proven()
     }
 
     pub(super) const fn is_trusted(&self) -> bool {
         self.outlier_score <= MAX_OUTLIER_SCORE
     }
 
-    /// Updates the outlier score: does the newest answer agree with the estimates of all sources?
-    pub(super) fn compare(&mut self, delays: Delays, estimates: [Option<DelaySample>; 2]) {
-        let above = |channel: usize| Some(delays[channel]?.saturating_sub(self.baselines[channel].min()?));
-        let disagrees = (0..2).any(|channel| match (above(channel), estimates[channel]) {
-            (Some(above), Some(estimate)) => {
-                (above - estimate.delay).abs() > AGREES_WITHIN.max(estimate.delay / 2)
-            }
-            _ => false,
-        });
+    /// Updates the outlier score: do these queue delays of the newest answer agree with the estimates of all sources?
+    pub(super) fn compare(
+        &mut self,
+        queues: PerDirection<Option<Nanos>>,
+        estimates: PerDirection<Option<Nanos>>,
+    ) {
+        let disagrees = queues
+            .zip(estimates)
+            .into_array()
+            .into_iter()
+            .any(|pair| match pair {
+                (Some(queue), Some(estimate)) => {
+                    queue.0.abs_diff(estimate.0) > AGREES_WITHIN.0.max(estimate.0 / 2)
+                }
+                _ => false,
+            });
         self.outlier_score =
             self.outlier_score - self.outlier_score / 8 + if disagrees { 1024 / 8 } else { 0 };
     }
 
-    /// Adds an answer. `idle` says which directions can have no queue.
+    /// Adds an answer, and returns the queue delays that it shows. `idle` says which directions can have no queue.
     pub(super) fn add(
         &mut self,
-        at: Instant,
-        sent: Instant,
-        delays: Delays,
         kind: DelayKind,
-        idle: [bool; 2],
-    ) {
+        answer: Answer,
+        idle: PerDirection<bool>,
+    ) -> PerDirection<Option<Nanos>> {
         if kind != self.kind {
             *self = Self::new(self.id, kind);
         }
-        let since_last = at.since(self.heard_at);
-        let idle = match kind {
-            DelayKind::RoundTrip => [idle == [true; 2]; 2],
-            DelayKind::OneWay => idle,
-        };
-        for ((baseline, delay), is_idle) in self.baselines.iter_mut().zip(delays).zip(idle) {
-            let Some(delay) = delay else { continue };
+        let since_last = answer.at.since(self.heard_at);
+        for (direction, baseline) in self.baselines.iter_mut() {
+            let Some(delay) = answer.delays[direction] else {
+                continue;
+            };
             if baseline.min().is_some_and(|min| (delay - min).abs() > CLOCK_STEP) {
                 *baseline = Baseline::default();
-                self.answers = [None; SAMPLES];
+                self.answers.clear();
             }
+            let is_idle = match kind {
+                DelayKind::RoundTrip => idle.download && idle.upload,
+                DelayKind::OneWay => idle[direction],
+            };
             baseline.add(since_last, delay, is_idle);
         }
-        self.answers.rotate_left(1);
-        self.answers[SAMPLES - 1] = Some(Answer { sent, at, delays });
-        self.heard_at = at;
-        self.waiting = self.waiting.filter(|waiting| *waiting > sent);
+        self.answers.insert(0, answer);
+        self.answers.truncate(SAMPLES);
+        self.heard_at = answer.at;
+        self.waiting = self.waiting.filter(|waiting| *waiting > answer.sent);
         self.reliability += (256 - self.reliability) / 8;
+        PerDirection::from_fn(|direction| self.queue(direction, &answer))
     }
 
-    /// True if a probe that was sent later has returned without a queue at a time when this one should have returned, too. Then this
-    /// one does not wait in a queue: it is lost, or late for another reason.
-    pub(super) fn is_overtaken(&self, waiting: Instant, undelayed: Option<(Instant, Instant)>) -> bool {
-        let usual = u64::try_from(self.base_rtt().unwrap_or(MAX_DELAY)).unwrap_or(0);
-        undelayed.is_some_and(|(sent, at)| waiting < sent && at.since(waiting).0 >= usual)
+    /// Forgets an unanswered probe if one that was `sent` later has returned without a queue `at` a time when this one should have
+    /// returned, too. It does not wait in a queue: it is lost, or late for another reason.
+    pub(super) fn forget_overtaken(&mut self, (sent, at): (Instant, Instant)) {
+        let should_be_back = |probe: Instant| self.base_rtt().is_some_and(|usual| at.since(probe) >= usual);
+        self.waiting = self
+            .waiting
+            .filter(|probe| *probe >= sent || !should_be_back(*probe));
     }
 
     /// True if its newest information on a direction is recent.
     pub(super) fn is_recent(&self, direction: Direction, now: Instant) -> bool {
-        let fresh = if self.id.is_flow() { FRESH_FLOW } else { FRESH };
-        self.was_heard_within(direction, now, fresh) || self.overdue(now).is_some()
+        self.was_heard_within(direction, now, if self.is_flow() { FRESH_FLOW } else { FRESH })
     }
 
     /// True if it has any information on a direction that still counts.
     pub(super) fn is_current(&self, direction: Direction, now: Instant) -> bool {
-        self.was_heard_within(direction, now, FRESH_SLOW) || self.overdue(now).is_some()
+        self.was_heard_within(direction, now, FRESH_SLOW)
     }
 
+    /// True if its newest answer for a direction is not older than this, or if a probe is overdue.
     fn was_heard_within(&self, direction: Direction, now: Instant, span: Nanos) -> bool {
-        let mut known = self.answers.iter().rev().flatten();
-        let newest = known.find(|answer| answer.delays[channel(direction)].is_some());
-        newest.is_some_and(|answer| now.since(answer.at) <= span)
-    }
-
-    /// Its samples for a direction, newest first. An overdue probe is one of them if `count_overdue`.
-    pub(super) fn samples(
-        &self,
-        direction: Direction,
-        now: Instant,
-        count_overdue: bool,
-    ) -> impl Iterator<Item = DelaySample> + Clone {
-        let channel = channel(direction);
-        let baseline = self.baselines[channel].min();
-        let mut answers = self
+        let newest = self
             .answers
             .iter()
-            .rev()
-            .flatten()
-            .filter(move |answer| now.since(answer.at) <= FRESH_SLOW)
-            .filter_map(move |answer| {
-                Some(DelaySample {
-                    delay: answer.delays[channel]?.saturating_sub(baseline?).max(0),
-                    sent: answer.sent,
-                    is_recent: now.since(answer.at) <= FRESH,
-                    is_overdue: false,
-                })
-            });
+            .find(|answer| answer.delays[direction].is_some());
+        newest.is_some_and(|answer| now.since(answer.at) <= span) || self.overdue(now).is_some()
+    }
+
+    /// Its samples for a direction, newest first. An overdue probe is one of them.
+    pub(super) fn samples(&self, direction: Direction, now: Instant) -> impl Iterator<Item = DelaySample> {
+        let fresh = self
+            .answers
+            .iter()
+            .filter(move |answer| now.since(answer.at) <= FRESH_SLOW);
+        let mut answers = fresh.filter_map(move |answer| {
+            Some(DelaySample {
+                delay: self.queue(direction, answer)?,
+                sent: answer.sent,
+                is_recent: now.since(answer.at) <= FRESH,
+                is_overdue: false,
+            })
+        });
         let newest = answers.next();
         // The age of an overdue probe is a lower bound. It is information only if it exceeds the delay of the last answer.
-        let overdue = self.overdue(now).filter(|_| count_overdue);
-        let overdue = overdue.filter(|overdue| newest.is_none_or(|answered| overdue.delay > answered.delay));
+        let exceeds = |overdue: &DelaySample| newest.is_none_or(|newest| overdue.delay > newest.delay);
+        let overdue = self.overdue(now).filter(exceeds);
         overdue.into_iter().chain(newest).chain(answers)
+    }
+
+    /// The part of an answer's delay that is above the baseline.
+    fn queue(&self, direction: Direction, answer: &Answer) -> Option<Nanos> {
+        Some(positive(
+            answer.delays[direction]? - self.baselines[direction].min()?,
+        ))
     }
 
     /// The sample of an overdue probe, which may wait in the queue of either direction.
     fn overdue(&self, now: Instant) -> Option<DelaySample> {
         let sent = self.waiting?;
-        let usual = self.base_rtt()?;
-        let late = i64::try_from(now.since(sent).0).ok()?.saturating_sub(usual);
-        let is_believed =
-            self.reliability >= RELIABLE && late > 0 && late < i64::try_from(DEAD.0).unwrap_or(0);
+        let late = now.since(sent).0.checked_sub(self.base_rtt()?.0)?;
+        let is_believed = self.reliability >= RELIABLE && late > 0 && late < DEAD.0;
         is_believed.then_some(DelaySample {
-            delay: late,
+            delay: Nanos(late),
             sent,
             is_recent: true,
             is_overdue: true,
         })
     }
 
-    /// Round trip without a queue, nanoseconds. For one-way delays it is their sum, in which the clock offsets cancel.
-    pub(super) fn base_rtt(&self) -> Option<i64> {
-        let [download, upload] = [self.baselines[0].min()?, self.baselines[1].min()?];
-        Some(match self.kind {
-            DelayKind::RoundTrip => download,
-            DelayKind::OneWay => download.saturating_add(upload).max(0),
-        })
+    /// Round trip without a queue. For one-way delays it is their sum, in which the clock offsets cancel.
+    pub(super) fn base_rtt(&self) -> Option<Nanos> {
+        let PerDirection { download, upload } = self.baselines;
+        Some(positive(match self.kind {
+            DelayKind::RoundTrip => download.min()?,
+            DelayKind::OneWay => download.min()? + upload.min()?,
+        }))
     }
 
     /// Makes the present delay of a direction its baseline. Only the last two answers count: older ones may be from before the path
     /// changed.
     pub(super) fn rebase(&mut self, direction: Direction) {
-        let channels = match self.kind {
-            DelayKind::RoundTrip => 0..2,
-            DelayKind::OneWay => channel(direction)..channel(direction) + 1,
-        };
-        for channel in channels {
-            let present = self.answers.iter().rev().take(2).flatten();
-            let present = present.filter_map(|answer| answer.delays[channel]);
-            if let Some(present) = present.min() {
-                self.baselines[channel] = Baseline::default();
-                self.baselines[channel].add(Nanos(0), present, false);
+        for (of, baseline) in self.baselines.iter_mut() {
+            let present = self.answers.iter().take(2).filter_map(|answer| answer.delays[of]);
+            if let Some(present) = present.min()
+                && (of == direction || self.kind == DelayKind::RoundTrip)
+            {
+                *baseline = Baseline::default();
+                baseline.add(Nanos(0), present, false);
             }
         }
     }
 }
 
-/// The place of a direction in [`Delays`].
-pub(super) const fn channel(direction: Direction) -> usize {
-    match direction {
-        Direction::Download => 0,
-        Direction::Upload => 1,
-    }
+/// A delay that cannot be negative.
+fn positive(nanos: i64) -> Nanos {
+    Nanos(u64::try_from(nanos).unwrap_or(0))
 }
