@@ -87,7 +87,6 @@ impl Autorate {
     }
 
     fn add(&mut self, sample: &Sample) {
-        let is_fresh = self.now.since(sample.at) <= STALE;
         match sample.signal {
             Signal::Traffic {
                 direction,
@@ -98,14 +97,13 @@ impl Autorate {
                 self.throughput[direction].add(self.now, bytes, span, rate);
             }
             Signal::Hour(hour) => self.on_hour(hour),
-            _ if !is_fresh => {}
-            signal => self.delays.add(sample.at, signal),
+            signal if self.now.since(sample.at) <= STALE => self.delays.add(sample.at, signal),
+            _ => {}
         }
     }
 
     fn on_hour(&mut self, hour: u8) {
-        let is_first = self.hour.is_none();
-        self.hour = Some(hour);
+        let is_first = self.hour.replace(hour).is_none();
         for direction in Direction::BOTH {
             let is_forgotten = self.now.since(self.throughput[direction].loaded_at) >= FORGET_AFTER;
             if let Some(rate) = self.learned[direction].at(hour)
@@ -116,31 +114,26 @@ impl Autorate {
         }
     }
 
-    fn is_suspect(&self, direction: Direction) -> bool {
-        let throughput = &self.throughput[direction];
+    fn evidence(&self, direction: Direction) -> Evidence {
+        let (controller, throughput) = (&self.controllers[direction], &self.throughput[direction]);
         let traffic = throughput.mean_rate().max(throughput.latest_rate());
-        self.controllers[direction].is_much(&self.params, traffic)
-            || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD)
+        Evidence {
+            is_busy: controller.is_much(&self.params, traffic)
+                || throughput.was_loaded_within(self.now, SUSPECT_AFTER_LOAD),
+            has_traffic: throughput.has_any_traffic(),
+            is_known: self.delays.knows(direction),
+            is_cut: controller.is_cut(),
+        }
     }
 
     fn attribute(&mut self) {
-        let directions = PerDirection::from_fn(|direction| {
-            let controller = &self.controllers[direction];
-            Evidence {
-                is_busy: self.is_suspect(direction),
-                has_traffic: self.throughput[direction].has_any_traffic(),
-                is_known: self.delays.knows(direction),
-                is_cut: controller.is_cut(),
-            }
-        });
-        let both = self.delays.estimate(Direction::Download, true);
+        let varies_little = |direction| self.controllers[direction].waits_at(&self.params).is_some();
+        let queue = self.delays.estimate(Direction::Download, true);
         let situation = Situation {
             now: self.now,
-            directions,
-            varies_little: Direction::BOTH
-                .into_iter()
-                .any(|direction| self.controllers[direction].waits_at(&self.params).is_some()),
-            queue: both.map_or(0.0, |estimate| estimate.delay.lower),
+            directions: PerDirection::from_fn(|direction| self.evidence(direction)),
+            varies_little: Direction::BOTH.into_iter().any(varies_little),
+            queue: queue.map_or(0.0, |(delay, _)| delay.lower),
         };
         self.attribution.update(&self.params, &situation);
     }
@@ -157,21 +150,20 @@ impl Autorate {
     }
 
     fn observation(&self, direction: Direction) -> Observation {
-        let now = self.now;
         let throughput = &self.throughput[direction];
-        let is_ours = self.attribution.answers(direction);
-        let estimate = self.delays.estimate(direction, is_ours);
-        let passes = self.passes(direction);
+        let (load, passes) = (throughput.load(), self.passes(direction));
+        let estimate = self
+            .delays
+            .estimate(direction, self.attribution.answers(direction));
         // The newest delay is that of a probe which has met the traffic of an earlier time.
-        let passed_before = estimate.and_then(|estimate| throughput.mean_rate_at(estimate.sent));
-        let load = throughput.load();
+        let passed_before = estimate.and_then(|(_, sent)| throughput.mean_rate_at(sent));
         Observation {
-            delay: estimate.map(|estimate| estimate.delay),
+            delay: estimate.map(|(delay, _)| delay),
             passes,
             passed_before: passed_before.unwrap_or(passes),
             load,
-            is_loaded: throughput.is_loaded(now),
-            is_busy: load >= self.params.busy || throughput.was_loaded_within(now, BUSY_AFTER_LOAD),
+            is_loaded: throughput.is_loaded(self.now),
+            is_busy: load >= self.params.busy || throughput.was_loaded_within(self.now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
             is_known: self.delays.knows(direction),
             is_ambiguous: self.attribution.is_ambiguous(),
@@ -204,17 +196,16 @@ impl Autorate {
     }
 
     fn probes(&self) -> Probes {
-        let any = |test: &dyn Fn(Direction) -> bool| Direction::BOTH.into_iter().any(test);
         let is_loaded = |direction: Direction| {
             self.throughput[direction].load() >= LOADED / 2.0
                 || self.controllers[direction].queue() > PROBED_QUEUE
         };
         let is_active =
             |direction: Direction| self.now.since(self.throughput[direction].active_at) < IDLE_AFTER;
-        if any(&is_loaded) {
+        if Direction::BOTH.into_iter().any(is_loaded) {
             let is_urgent = self.delays.newest() > SUSPECTED;
             Probes::Every(if is_urgent { PROBE_URGENT } else { PROBE_LOADED })
-        } else if any(&is_active) {
+        } else if Direction::BOTH.into_iter().any(is_active) {
             Probes::Every(PROBE_ACTIVE)
         } else {
             Probes::Off
@@ -237,10 +228,7 @@ impl Controller for Autorate {
         }
         self.attribute();
         Decision {
-            rates: PerDirection {
-                download: self.decide(Direction::Download, elapsed),
-                upload: self.decide(Direction::Upload, elapsed),
-            },
+            rates: PerDirection::from_fn(|direction| self.decide(direction, elapsed)),
             probes: self.probes(),
         }
     }

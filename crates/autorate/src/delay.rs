@@ -21,7 +21,7 @@ use crate::{Signal, millis};
 
 use consensus::{NewestSamples, SAMPLES};
 use disagreement::agreed_delay;
-use source::{Answer, DelayKind, Source, SourceId};
+use source::{Answer, DelayKind, FRESH_SLOW, Source, SourceId};
 
 /// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
@@ -32,14 +32,6 @@ pub(crate) struct DelayEstimator {
     now: Instant,
     /// Directions that have had too little traffic for a queue.
     idle: PerDirection<bool>,
-}
-
-/// The estimate for one direction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DelayEstimate {
-    pub(crate) delay: Delay,
-    /// When the probe was sent that shows this delay.
-    pub(crate) sent: Instant,
 }
 
 /// Says which sources count.
@@ -60,9 +52,6 @@ const ENOUGH_FLOWS_AGAIN: usize = 2;
 const MAX_RTT: Nanos = Nanos::from_millis(10_000);
 /// An answer with less queue delay than this met no queue that could hold other probes back. A choice.
 const UNDELAYED: Nanos = Nanos::from_millis(15);
-/// Delays are limited to this, nanoseconds: 36 years. It is far beyond the offset of any two clocks, one of which may show the time of
-/// day and the other one that since the machine's start, and far from overflow.
-const MAX_DELAY: i64 = 1 << 60;
 
 impl DelayEstimator {
     /// Begins a step. The delays of an idle direction, which has had too little traffic for a queue, are those of the path.
@@ -73,15 +62,11 @@ impl DelayEstimator {
 
     /// Adds a sample that was observed at `at`.
     pub(crate) fn add(&mut self, at: Instant, signal: Signal) {
-        let (id, kind, sent, delays) = match signal {
+        match signal {
             Signal::Echo { reflector, sent, rtt } => {
-                let rtt = Some(i64::try_from(rtt.0).unwrap_or(MAX_DELAY));
-                (
-                    SourceId::Reflector(reflector),
-                    DelayKind::RoundTrip,
-                    sent,
-                    [rtt; 2],
-                )
+                let rtt = Some(i64::try_from(rtt.0).unwrap_or(i64::MAX));
+                let answer = Answer::new(sent, at, rtt, rtt);
+                self.answer(SourceId::Reflector(reflector), DelayKind::RoundTrip, answer);
             }
             Signal::OneWay {
                 reflector,
@@ -89,46 +74,40 @@ impl DelayEstimator {
                 download,
                 upload,
             } => {
-                let delays = [Some(download), Some(upload)];
-                (SourceId::Reflector(reflector), DelayKind::OneWay, sent, delays)
+                let answer = Answer::new(sent, at, Some(download), Some(upload));
+                self.answer(SourceId::Reflector(reflector), DelayKind::OneWay, answer);
             }
             Signal::Flow {
                 flow,
                 sent,
                 download,
                 upload,
-            } => (
-                SourceId::Flow(flow),
-                DelayKind::OneWay,
-                sent,
-                [Some(download), upload],
-            ),
+            } => {
+                let answer = Answer::new(sent, at, Some(download), upload);
+                self.answer(SourceId::Flow(flow), DelayKind::OneWay, answer);
+            }
             Signal::Waiting { reflector, sent } => {
                 let undelayed = self.undelayed;
                 if let Some(source) = self.reflector(reflector) {
                     source.waiting = Some(sent);
                     source.forget_overtaken(undelayed);
                 }
-                return;
             }
             Signal::Lost { reflector } => {
                 if let Some(source) = self.reflector(reflector) {
                     source.reliability -= source.reliability / 8;
                 }
-                return;
             }
-            Signal::Traffic { .. } | Signal::Hour(_) => return,
-        };
-        let delays = delays.map(|delay| delay.map(|delay| delay.clamp(-MAX_DELAY, MAX_DELAY)));
-        let delays = PerDirection::from(delays);
-        self.answer(id, kind, Answer { sent, at, delays });
+            Signal::Traffic { .. } | Signal::Hour(_) => {}
+        }
     }
 
-    /// The queue delay of a direction; `None` while all sources are silent, or if most of them contradict each other.
+    /// The queue delay of a direction, and when the probe was sent that shows it; `None` while all sources are silent, or if most of
+    /// them contradict each other.
     ///
     /// Round trips and overdue probes do not tell the direction. They count only if `is_attributed`, that is if the queue is
     /// attributed to this direction; otherwise this direction has no queue as far as they are concerned.
-    pub(crate) fn estimate(&self, direction: Direction, is_attributed: bool) -> Option<DelayEstimate> {
+    pub(crate) fn estimate(&self, direction: Direction, is_attributed: bool) -> Option<(Delay, Instant)> {
         let samples = self.samples(direction, is_attributed, Source::is_trusted);
         let used = self
             .voters(direction)
@@ -152,10 +131,7 @@ impl DelayEstimator {
             upper: ours(upper.delay),
             is_overdue: lower.is_overdue,
         };
-        Some(DelayEstimate {
-            delay,
-            sent: lower.sent,
-        })
+        Some((delay, lower.sent))
     }
 
     /// The delay that the newest sample of a trusted source shows, in either direction. It is enough to probe faster, not to change a
@@ -183,23 +159,18 @@ impl DelayEstimator {
     /// The reflectors whose probes bypass the queue in which the user's connections wait, in either direction.
     pub(crate) fn bypassing(&self) -> impl Iterator<Item = u16> {
         let bypasses = |source: &&Source| Direction::BOTH.into_iter().any(|way| source.bypasses(way));
-        self.sources
-            .iter()
-            .filter(bypasses)
-            .filter_map(|source| match source.id {
-                SourceId::Reflector(reflector) => Some(reflector),
-                SourceId::Flow(_) => None,
-            })
+        let bypassing = self.sources.iter().filter(bypasses);
+        bypassing.filter_map(|source| match source.id {
+            SourceId::Reflector(reflector) => Some(reflector),
+            SourceId::Flow(_) => None,
+        })
     }
 
     /// The smallest round trip without a queue of any source; zero before the first answer.
     pub(crate) fn base_rtt(&self) -> Nanos {
-        let one_ways = self.sources.iter().filter(|source| source.is_one_way_reflector());
-        let flows_count = one_ways.count() < ENOUGH_ONE_WAY;
-        let counted = self
-            .sources
-            .iter()
-            .filter(|source| flows_count || !source.is_flow());
+        let sources = self.sources.iter();
+        let flows_count = are_few_one_way(sources.clone());
+        let counted = sources.filter(|source| flows_count || !source.is_flow());
         let rtts = counted.filter_map(Source::base_rtt);
         rtts.min().unwrap_or(Nanos(0)).min(MAX_RTT)
     }
@@ -252,16 +223,12 @@ impl DelayEstimator {
                 true => ENOUGH_FLOWS_AGAIN,
                 false => ENOUGH_FLOWS,
             };
-            let delays = |source: &Source| -> Vec<Nanos> {
-                let samples = source.samples(direction, self.now);
-                samples.map(|sample| sample.delay).collect()
-            };
-            let smallest = self
-                .flows(direction)
-                .filter_map(|flow| delays(flow).into_iter().min());
+            let now = self.now;
+            let flows = self.flows(direction);
+            let smallest = flows.filter_map(|flow| flow.delays(direction, now).min());
             let agreed = agreed_delay(smallest.collect(), needed).filter(|_| !self.idle[direction]);
             let Some(agreed) = agreed else { continue };
-            let shown = delays(&self.sources[index]);
+            let shown: Vec<_> = self.sources[index].delays(direction, now).collect();
             let disagreements = &mut self.sources[index].disagreements;
             if disagreements[direction].add(since_last, &shown, agreed) {
                 disagreements[direction.other()].expect();
@@ -273,10 +240,10 @@ impl DelayEstimator {
     }
 
     /// The sources that know a direction.
-    fn current(&self, direction: Direction) -> impl Iterator<Item = &Source> {
+    fn current(&self, direction: Direction) -> impl Iterator<Item = &Source> + Clone {
         self.sources
             .iter()
-            .filter(move |source| source.is_current(direction, self.now))
+            .filter(move |source| source.knows(direction, self.now, FRESH_SLOW))
     }
 
     /// The connections that know a direction.
@@ -300,13 +267,9 @@ impl DelayEstimator {
     fn voters(&self, direction: Direction) -> impl Iterator<Item = &Source> {
         let flows_know_better = self.flows_know_better(direction);
         let is_right = move |source: &&Source| !(flows_know_better && source.bypasses(direction));
-        let one_ways = self
-            .current(direction)
-            .filter(is_right)
-            .filter(|source| source.is_one_way_reflector());
-        let flows_vote = one_ways.count() < ENOUGH_ONE_WAY;
-        let votes = move |source: &&Source| flows_vote || !source.is_flow();
-        self.current(direction).filter(is_right).filter(votes)
+        let right = self.current(direction).filter(is_right);
+        let flows_vote = are_few_one_way(right.clone());
+        right.filter(move |source| flows_vote || !source.is_flow())
     }
 
     /// The place of a source, which is added if it is new.
@@ -328,18 +291,15 @@ impl DelayEstimator {
 
     /// The newest samples for a direction, of the kind of source that is used. The sources share the four places evenly.
     fn samples(&self, direction: Direction, count_overdue: bool, is_allowed: Filter) -> NewestSamples {
-        let allowed: Vec<&Source> = self
-            .voters(direction)
-            .filter(|source| is_allowed(source))
-            .collect();
+        let voters = self.voters(direction);
+        let allowed: Vec<_> = voters.filter(|source| is_allowed(source)).collect();
         let (kind, count) = self.kind_and_count(direction, &allowed);
         let share = SAMPLES.div_ceil(count.max(1));
         let confirmed = self.largest_of_reflectors(direction);
         let mut samples = Vec::new();
         for source in allowed.into_iter().filter(|source| source.kind == kind) {
-            let counted = source
-                .samples(direction, self.now)
-                .filter(|sample| count_overdue || !sample.is_overdue);
+            let counted = source.samples(direction, self.now);
+            let counted = counted.filter(|sample| count_overdue || !sample.is_overdue);
             for mut sample in counted.take(share) {
                 if source.is_flow() {
                     sample.delay = sample.delay.min(confirmed);
@@ -357,8 +317,8 @@ impl DelayEstimator {
             !source.is_flow() && source.is_trusted() && source.is_recent(direction, self.now)
         };
         let reflectors = self.voters(direction).filter(confirms);
-        let newest = reflectors.filter_map(|source| source.samples(direction, self.now).next());
-        newest.map(|sample| sample.delay).max().unwrap_or(Nanos(u64::MAX))
+        let newest = reflectors.filter_map(|source| source.delays(direction, self.now).next());
+        newest.max().unwrap_or(Nanos(u64::MAX))
     }
 
     /// The kind of source that is used for a direction, and how many of these there are.
@@ -372,12 +332,19 @@ impl DelayEstimator {
         };
         let (one_ways, round_trips) = (count(DelayKind::OneWay), count(DelayKind::RoundTrip));
         // One-way delays are preferred where several sources report them, or where reflectors confirm what a flow reports.
-        let is_confirmed = one_ways >= ENOUGH
-            || round_trips >= ENOUGH && recent(DelayKind::OneWay).any(|source| source.is_flow());
-        if is_confirmed || one_ways > 0 && round_trips < ENOUGH {
-            (DelayKind::OneWay, one_ways.max(1))
-        } else {
-            (DelayKind::RoundTrip, round_trips)
+        let is_known = match round_trips {
+            ENOUGH.. => one_ways >= ENOUGH || recent(DelayKind::OneWay).any(|source| source.is_flow()),
+            _ => one_ways > 0,
+        };
+        match is_known {
+            true => (DelayKind::OneWay, one_ways),
+            false => (DelayKind::RoundTrip, round_trips),
         }
     }
+}
+
+/// True if so few reflectors show one-way delays that connections count.
+fn are_few_one_way<'a>(sources: impl Iterator<Item = &'a Source>) -> bool {
+    let one_ways = sources.filter(|source| source.kind == DelayKind::OneWay && !source.is_flow());
+    one_ways.count() < ENOUGH_ONE_WAY
 }

@@ -25,11 +25,9 @@ impl Limits {
     /// Bounds in order, whatever the user gives. Where the given bounds contradict each other, `max` wins.
     pub(crate) fn new(bounds: Bounds) -> Self {
         let [min, base, max] = [bounds.min, bounds.base, bounds.max].map(|rate| rate.map(Rate::bits_per_sec));
-        let highest = max.unwrap_or_else(|| DEFAULT_MAX.max(base.unwrap_or(0)).max(min.unwrap_or(0)));
-        let highest = highest.min(LARGEST);
-        let default_min = base
-            .or(max)
-            .map_or(DEFAULT_MIN, |rate| (rate / 64).max(DEFAULT_MIN));
+        let default_max = base.max(min).unwrap_or(0).max(DEFAULT_MAX);
+        let highest = max.unwrap_or(default_max).min(LARGEST);
+        let default_min = (base.or(max).unwrap_or(0) / 64).max(DEFAULT_MIN);
         let lowest = min.unwrap_or(default_min).max(LEAST).min(highest);
         Self {
             min: lowest,

@@ -14,7 +14,7 @@ const FRESH: Nanos = Nanos::from_millis(450);
 /// A flow whose last sample is older than this reports less often than reflectors do, so that reflectors are preferred.
 const FRESH_FLOW: Nanos = Nanos::from_millis(150);
 /// Answers older than this do not count at all. Slow probing, every 250 ms, takes 1.5 s for six reflectors.
-const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
+pub(super) const FRESH_SLOW: Nanos = Nanos::from_millis(1600);
 /// A probe that is overdue by this is lost rather than late. A choice, longer than any buffer should hold.
 const DEAD: Nanos = Nanos::from_millis(3000);
 /// A source that answered less than this many of 256 recent probes (80 %) is not believed when it is silent. A choice.
@@ -26,6 +26,10 @@ const AGREES_WITHIN: Nanos = Nanos::from_millis(30);
 const MAX_OUTLIER_SCORE: u32 = 512;
 /// A one-way delay that changes by more than this, nanoseconds, is a clock that was set, not a queue. A choice, beyond any queue.
 const CLOCK_STEP: i64 = 10_000_000_000;
+
+/// Delays are limited to this, nanoseconds: 36 years. It is far beyond the offset of any two clocks, one of which may show the time of
+/// day and the other one that since the machine's start, and far from overflow.
+const MAX_DELAY: i64 = 1 << 60;
 
 /// Identifies a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,14 @@ pub(super) struct Answer {
     pub(super) at: Instant,
     /// The delay of each direction, nanoseconds, where it is known. A round trip is that of both.
     pub(super) delays: PerDirection<Option<i64>>,
+}
+
+impl Answer {
+    pub(super) fn new(sent: Instant, at: Instant, download: Option<i64>, upload: Option<i64>) -> Self {
+        let delays = PerDirection { download, upload };
+        let delays = delays.map(|delay| Some(delay?.clamp(-MAX_DELAY, MAX_DELAY)));
+        Self { sent, at, delays }
+    }
 }
 
 /// A source with its baselines, its last answers and its reputation.
@@ -86,11 +98,6 @@ impl Source {
 
     pub(super) const fn is_flow(&self) -> bool {
         matches!(self.id, SourceId::Flow(_))
-    }
-
-    /// True for a reflector that shows one-way delays.
-    pub(super) fn is_one_way_reflector(&self) -> bool {
-        self.kind == DelayKind::OneWay && !self.is_flow()
     }
 
     /// True if it is proven that the reflector's probes bypass the queue of the direction.
@@ -166,21 +173,19 @@ impl Source {
 
     /// True if its newest information on a direction is recent.
     pub(super) fn is_recent(&self, direction: Direction, now: Instant) -> bool {
-        self.was_heard_within(direction, now, if self.is_flow() { FRESH_FLOW } else { FRESH })
-    }
-
-    /// True if it has any information on a direction that still counts.
-    pub(super) fn is_current(&self, direction: Direction, now: Instant) -> bool {
-        self.was_heard_within(direction, now, FRESH_SLOW)
+        self.knows(direction, now, if self.is_flow() { FRESH_FLOW } else { FRESH })
     }
 
     /// True if its newest answer for a direction is not older than this, or if a probe is overdue.
-    fn was_heard_within(&self, direction: Direction, now: Instant, span: Nanos) -> bool {
-        let newest = self
-            .answers
-            .iter()
-            .find(|answer| answer.delays[direction].is_some());
-        newest.is_some_and(|answer| now.since(answer.at) <= span) || self.overdue(now).is_some()
+    pub(super) fn knows(&self, direction: Direction, now: Instant, age: Nanos) -> bool {
+        let mut answers = self.answers.iter();
+        let newest = answers.find(|answer| answer.delays[direction].is_some());
+        newest.is_some_and(|answer| now.since(answer.at) <= age) || self.overdue(now).is_some()
+    }
+
+    /// The delays of its samples for a direction, newest first.
+    pub(super) fn delays(&self, direction: Direction, now: Instant) -> impl Iterator<Item = Nanos> {
+        self.samples(direction, now).map(|sample| sample.delay)
     }
 
     /// Its samples for a direction, newest first. An overdue probe is one of them.
