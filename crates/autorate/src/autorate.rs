@@ -41,6 +41,8 @@ const FORGET_AFTER: Nanos = Nanos::from_millis(600_000);
 const STALE: Nanos = Nanos::from_millis(500);
 /// Longer steps count as this much time, seconds.
 const STEP_MAX: f64 = 1.0;
+/// A direction stays loaded for this long between bursts of packets. A choice.
+const LOAD_LASTS: Nanos = Nanos::from_millis(400);
 /// A direction is suspect for this long after its load ended…
 const SUSPECT_AFTER_LOAD: Nanos = Nanos::from_millis(1000);
 /// …and its own delay counts for this long. Choices.
@@ -51,14 +53,13 @@ const PROBED_QUEUE: f64 = 5.0;
 impl Autorate {
     /// A controller that starts at `now`, with the capacities that an earlier one learned.
     pub fn new(now: Instant, bounds: PerDirection<Bounds>, learned: PerDirection<CapacityByHour>) -> Self {
+        let controller = |direction| RateController::new(now, direction, bounds[direction]);
         Self {
             params: Params::default(),
             now,
             delays: DelayEstimator::default(),
             throughput: PerDirection::from_fn(|_| Throughput::new(now)),
-            controllers: PerDirection::from_fn(|direction| {
-                RateController::new(now, direction, bounds[direction])
-            }),
+            controllers: PerDirection::from_fn(controller),
             attribution: Attribution::new(now),
             learned,
             hour: None,
@@ -138,23 +139,16 @@ impl Autorate {
         self.attribution.update(&self.params, &situation);
     }
 
-    /// Traffic of the last 200 ms, or of the last 100 ms if it has just begun, bits per second.
-    fn passes(&self, direction: Direction) -> f64 {
-        let throughput = &self.throughput[direction];
-        let (mean, latest) = (throughput.mean_rate(), throughput.latest_rate());
-        if latest > self.params.just_begun_at * mean {
-            latest
-        } else {
-            mean
-        }
-    }
-
     fn observation(&self, direction: Direction) -> Observation {
-        let throughput = &self.throughput[direction];
-        let (load, passes) = (throughput.load(), self.passes(direction));
-        let estimate = self
-            .delays
-            .estimate(direction, self.attribution.answers(direction));
+        let (attribution, throughput) = (&self.attribution, &self.throughput[direction]);
+        let (load, mean, latest) = (
+            throughput.load(),
+            throughput.mean_rate(),
+            throughput.latest_rate(),
+        );
+        let has_just_begun = latest > self.params.just_begun_at * mean;
+        let passes = if has_just_begun { latest } else { mean };
+        let estimate = self.delays.estimate(direction, attribution.answers(direction));
         // The newest delay is that of a probe which has met the traffic of an earlier time.
         let passed_before = estimate.and_then(|(_, sent)| throughput.mean_rate_at(sent));
         Observation {
@@ -162,35 +156,30 @@ impl Autorate {
             passes,
             passed_before: passed_before.unwrap_or(passes),
             load,
-            is_loaded: throughput.is_loaded(self.now),
+            is_loaded: throughput.was_loaded_within(self.now, LOAD_LASTS),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(self.now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
             is_known: self.delays.knows(direction),
-            is_ambiguous: self.attribution.is_ambiguous(),
-            may_explore: self.attribution.may_explore(direction),
-            teaches: self.attribution.teaches(direction),
+            is_ambiguous: attribution.is_ambiguous(),
+            may_explore: attribution.may_explore(direction),
+            teaches: attribution.teaches(direction),
             base_rtt: millis(self.delays.base_rtt()),
         }
     }
 
     fn decide(&mut self, direction: Direction, elapsed: f64) -> Choice {
         let seen = self.observation(direction);
-        let params = self.params;
         let controller = &mut self.controllers[direction];
-        let action = controller.step(self.now, elapsed, &params, &seen);
+        let action = controller.step(self.now, elapsed, &self.params, &seen);
         let choice = Choice {
             rate: Rate::from_bits_per_sec(controller.rate as u64),
             reason: controller.reason,
         };
-        match action {
-            Action::None => {}
-            Action::Rebase => self.delays.rebase(direction),
-            Action::Acquit => self.attribution.acquit(direction),
-            Action::Learn(capacity) => {
-                if let Some(hour) = self.hour {
-                    self.learned[direction].learn(hour, capacity);
-                }
-            }
+        match (action, self.hour) {
+            (Action::Rebase, _) => self.delays.rebase(direction),
+            (Action::Acquit, _) => self.attribution.acquit(direction),
+            (Action::Learn(capacity), Some(hour)) => self.learned[direction].learn(hour, capacity),
+            (Action::Learn(_), None) | (Action::None, _) => {}
         }
         choice
     }

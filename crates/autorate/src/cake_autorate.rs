@@ -12,7 +12,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{Bounds, Choice, Controller, Decision, Probes, Reason, Sample, Signal, scale};
+use crate::{Bounds, Choice, Controller, Decision, Probes, Reason, Sample, Signal};
 use sqm_core::direction::{Direction, PerDirection};
 
 use sqm_core::units::{Instant, Nanos, Rate};
@@ -303,6 +303,12 @@ impl State {
 fn share(part: i64, whole: i64) -> u64 {
     let share = i128::from(part) * 1000 / i128::from(whole.max(1));
     u64::try_from(share.clamp(0, 1000)).unwrap_or(0)
+}
+
+/// `value * numerator / denominator`, rounded down and saturating. A denominator of zero counts as one.
+fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::{Signal, millis};
 
 use consensus::{NewestSamples, SAMPLES};
 use disagreement::agreed_delay;
-use source::{Answer, DelayKind, FRESH_SLOW, Source, SourceId};
+use source::{Answer, DelayKind, FRESH_SLOW, QueueDelays, Source, SourceId};
 
 /// All sources that have answered lately.
 #[derive(Clone, Debug, Default)]
@@ -109,9 +109,8 @@ impl DelayEstimator {
     /// attributed to this direction; otherwise this direction has no queue as far as they are concerned.
     pub(crate) fn estimate(&self, direction: Direction, is_attributed: bool) -> Option<(Delay, Instant)> {
         let samples = self.samples(direction, is_attributed, Source::is_trusted);
-        let used = self
-            .voters(direction)
-            .filter(|source| source.kind == samples.kind);
+        let voters = self.voters(direction);
+        let used = voters.filter(|source| source.kind == samples.kind);
         let (trusted, others): (Vec<_>, Vec<_>) = used.partition(|source| source.is_trusted());
         if trusted.len() < others.len() {
             return None;
@@ -153,7 +152,8 @@ impl DelayEstimator {
         let other = direction.other();
         let samples = self.samples(other, false, Source::is_trusted);
         let is_known = samples.kind == DelayKind::OneWay && !self.flows_lead(other);
-        samples.largest().filter(|_| is_known).unwrap_or(Nanos(0))
+        let largest = samples.by_delay.last().filter(|_| is_known);
+        largest.map_or(Nanos(0), |sample| sample.delay)
     }
 
     /// The reflectors whose probes bypass the queue in which the user's connections wait, in either direction.
@@ -191,7 +191,8 @@ impl DelayEstimator {
         let index = self.index(id, kind);
         let source = &mut self.sources[index];
         let since_last = answer.at.since(source.heard_at);
-        let queues = source.add(kind, answer, self.idle);
+        source.add(kind, answer, self.idle);
+        let queues = QueueDelays::from_fn(|direction| source.queue(direction, &answer));
         let is_flow = source.is_flow();
         if !is_flow {
             self.compare_with_flows(index, since_last);
@@ -199,12 +200,12 @@ impl DelayEstimator {
         // The answer is compared with the estimate of all sources of its kind, including those that are not trusted, or none could
         // regain its trust. Overdue probes do not count here: they would be a sample of both directions, and contradict every answer
         // for the direction that has no queue.
-        let estimates = PerDirection::from_fn(|direction| {
+        let estimates = QueueDelays::from_fn(|direction| {
             let samples = self.samples(direction, false, |_| true);
             let median = samples.lower_median().filter(|_| samples.kind == kind);
             median.map(|sample| sample.delay)
         });
-        if estimates != PerDirection::default() {
+        if estimates != QueueDelays::default() {
             self.sources[index].compare(queues, estimates);
         }
         let has_queue = queues.iter().any(|(_, queue)| *queue > Some(UNDELAYED));
@@ -241,9 +242,8 @@ impl DelayEstimator {
 
     /// The sources that know a direction.
     fn current(&self, direction: Direction) -> impl Iterator<Item = &Source> + Clone {
-        self.sources
-            .iter()
-            .filter(move |source| source.knows(direction, self.now, FRESH_SLOW))
+        let sources = self.sources.iter();
+        sources.filter(move |source| source.knows(direction, self.now, FRESH_SLOW))
     }
 
     /// The connections that know a direction.
@@ -281,10 +281,8 @@ impl DelayEstimator {
             self.sources.push(Source::new(id, kind));
             return self.sources.len() - 1;
         }
-        let places = (0..MAX_SOURCES).rev();
-        let silent = places
-            .min_by_key(|index| self.sources[*index].heard_at)
-            .unwrap_or(0);
+        let heard_at = |index: &usize| self.sources[*index].heard_at;
+        let silent = (0..MAX_SOURCES).rev().min_by_key(heard_at).unwrap_or(0);
         self.sources[silent] = Source::new(id, kind);
         silent
     }

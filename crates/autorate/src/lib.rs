@@ -76,9 +76,3 @@ fn bits(rate: Rate) -> f64 {
 fn millis(time: Nanos) -> f64 {
     time.0 as f64 / 1e6
 }
-
-/// `value * numerator / denominator`, rounded down and saturating. A denominator of zero counts as one.
-fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
-    let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}

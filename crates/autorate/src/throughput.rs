@@ -23,7 +23,7 @@ const QUEUE_LASTS: Nanos = Nanos::from_millis(1000);
 pub(crate) struct Throughput {
     /// The latest reports, oldest first.
     reports: Vec<Report>,
-    /// At the last report.
+    /// At the last report; infinite before the first one.
     shaper_rate: f64,
     pub(crate) loaded_at: Instant,
     /// When the traffic was last high enough to cause a queue.
@@ -45,8 +45,6 @@ impl Throughput {
     const REPORTS: usize = 4;
     /// Reports that are kept: 3 s, more than any round trip that the controller is made for.
     const KEPT: usize = 64;
-    /// A direction stays loaded for this long between bursts of packets. A choice.
-    const LOAD_LASTS: Nanos = Nanos::from_millis(400);
     /// Without a report for this long the rates are zero. A choice: twenty missing reports.
     const SILENT: Nanos = Nanos::from_millis(1000);
 
@@ -93,10 +91,7 @@ impl Throughput {
         }
     }
 
-    pub(crate) fn is_loaded(&self, now: Instant) -> bool {
-        self.was_loaded_within(now, Self::LOAD_LASTS)
-    }
-
+    /// True if the direction is loaded, or was so within this time.
     pub(crate) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
         self.was_loaded && now.since(self.loaded_at) <= span
     }

@@ -32,7 +32,7 @@ pub(super) struct NewestSamples {
     /// The delay of the newest one.
     pub(super) newest: Option<Nanos>,
     /// Those that count, by delay, the smallest first.
-    by_delay: Vec<DelaySample>,
+    pub(super) by_delay: Vec<DelaySample>,
 }
 
 impl NewestSamples {
@@ -71,11 +71,6 @@ impl NewestSamples {
     /// proves nothing.
     pub(super) fn upper_median(&self) -> Option<DelaySample> {
         self.by_delay.get(self.by_delay.len().saturating_sub(2)).copied()
-    }
-
-    /// The largest delay.
-    pub(super) fn largest(&self) -> Option<Nanos> {
-        self.by_delay.last().map(|sample| sample.delay)
     }
 }
 

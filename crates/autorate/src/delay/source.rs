@@ -62,6 +62,9 @@ impl Answer {
     }
 }
 
+/// The queue delay of each direction, where it is known.
+pub(super) type QueueDelays = PerDirection<Option<Nanos>>;
+
 /// A source with its baselines, its last answers and its reputation.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
@@ -110,56 +113,45 @@ impl Source {
     }
 
     /// Updates the outlier score: do these queue delays of the newest answer agree with the estimates of all sources?
-    pub(super) fn compare(
-        &mut self,
-        queues: PerDirection<Option<Nanos>>,
-        estimates: PerDirection<Option<Nanos>>,
-    ) {
-        let disagrees = queues
-            .zip(estimates)
-            .into_array()
-            .into_iter()
-            .any(|pair| match pair {
-                (Some(queue), Some(estimate)) => {
-                    queue.0.abs_diff(estimate.0) > AGREES_WITHIN.0.max(estimate.0 / 2)
-                }
-                _ => false,
-            });
-        self.outlier_score =
-            self.outlier_score - self.outlier_score / 8 + if disagrees { 1024 / 8 } else { 0 };
+    pub(super) fn compare(&mut self, queues: QueueDelays, estimates: QueueDelays) {
+        let disagrees = |direction| match (queues[direction], estimates[direction]) {
+            (Some(Nanos(queue)), Some(Nanos(estimate))) => {
+                queue.abs_diff(estimate) > AGREES_WITHIN.0.max(estimate / 2)
+            }
+            _ => false,
+        };
+        let newest = if Direction::BOTH.into_iter().any(disagrees) {
+            1024
+        } else {
+            0
+        };
+        self.outlier_score = self.outlier_score - self.outlier_score / 8 + newest / 8;
     }
 
-    /// Adds an answer, and returns the queue delays that it shows. `idle` says which directions can have no queue.
-    pub(super) fn add(
-        &mut self,
-        kind: DelayKind,
-        answer: Answer,
-        idle: PerDirection<bool>,
-    ) -> PerDirection<Option<Nanos>> {
+    /// Adds an answer. `idle` says which directions can have no queue.
+    pub(super) fn add(&mut self, kind: DelayKind, answer: Answer, idle: PerDirection<bool>) {
         if kind != self.kind {
             *self = Self::new(self.id, kind);
         }
         let since_last = answer.at.since(self.heard_at);
         for (direction, baseline) in self.baselines.iter_mut() {
-            let Some(delay) = answer.delays[direction] else {
-                continue;
-            };
-            if baseline.min().is_some_and(|min| (delay - min).abs() > CLOCK_STEP) {
-                *baseline = Baseline::default();
-                self.answers.clear();
-            }
             let is_idle = match kind {
                 DelayKind::RoundTrip => idle.download && idle.upload,
                 DelayKind::OneWay => idle[direction],
             };
-            baseline.add(since_last, delay, is_idle);
+            if let Some(delay) = answer.delays[direction] {
+                if baseline.min().is_some_and(|min| (delay - min).abs() > CLOCK_STEP) {
+                    *baseline = Baseline::default();
+                    self.answers.clear();
+                }
+                baseline.add(since_last, delay, is_idle);
+            }
         }
         self.answers.insert(0, answer);
         self.answers.truncate(SAMPLES);
         self.heard_at = answer.at;
         self.waiting = self.waiting.filter(|waiting| *waiting > answer.sent);
         self.reliability += (256 - self.reliability) / 8;
-        PerDirection::from_fn(|direction| self.queue(direction, &answer))
     }
 
     /// Forgets an unanswered probe if one that was `sent` later has returned without a queue `at` a time when this one should have
@@ -190,10 +182,8 @@ impl Source {
 
     /// Its samples for a direction, newest first. An overdue probe is one of them.
     pub(super) fn samples(&self, direction: Direction, now: Instant) -> impl Iterator<Item = DelaySample> {
-        let fresh = self
-            .answers
-            .iter()
-            .filter(move |answer| now.since(answer.at) <= FRESH_SLOW);
+        let answers = self.answers.iter();
+        let fresh = answers.filter(move |answer| now.since(answer.at) <= FRESH_SLOW);
         let mut answers = fresh.filter_map(move |answer| {
             Some(DelaySample {
                 delay: self.queue(direction, answer)?,
@@ -210,10 +200,9 @@ impl Source {
     }
 
     /// The part of an answer's delay that is above the baseline.
-    fn queue(&self, direction: Direction, answer: &Answer) -> Option<Nanos> {
-        Some(positive(
-            answer.delays[direction]? - self.baselines[direction].min()?,
-        ))
+    pub(super) fn queue(&self, direction: Direction, answer: &Answer) -> Option<Nanos> {
+        let above = answer.delays[direction]? - self.baselines[direction].min()?;
+        Some(positive(above))
     }
 
     /// The sample of an overdue probe, which may wait in the queue of either direction.
@@ -242,10 +231,9 @@ impl Source {
     /// changed.
     pub(super) fn rebase(&mut self, direction: Direction) {
         for (of, baseline) in self.baselines.iter_mut() {
+            let is_meant = of == direction || self.kind == DelayKind::RoundTrip;
             let present = self.answers.iter().take(2).filter_map(|answer| answer.delays[of]);
-            if let Some(present) = present.min()
-                && (of == direction || self.kind == DelayKind::RoundTrip)
-            {
+            if let Some(present) = present.min().filter(|_| is_meant) {
                 *baseline = Baseline::default();
                 baseline.add(Nanos(0), present, false);
             }
