@@ -115,14 +115,11 @@ impl DelayEstimator {
         if trusted.len() < others.len() {
             return None;
         }
-        let of_other_direction = match samples.kind {
-            DelayKind::RoundTrip => self.known_part_of_other(direction),
-            DelayKind::OneWay => Nanos(0),
-        };
-        let counts = is_attributed || samples.kind == DelayKind::OneWay;
-        let ours = |delay: Nanos| match counts {
-            true => millis(Nanos(delay.0.saturating_sub(of_other_direction.0))),
-            false => 0.0,
+        let of_other = self.known_part_of_other(direction);
+        let ours = |delay: Nanos| match samples.kind {
+            DelayKind::OneWay => millis(delay),
+            DelayKind::RoundTrip if is_attributed => millis(Nanos(delay.0.saturating_sub(of_other.0))),
+            DelayKind::RoundTrip => 0.0,
         };
         let (lower, upper) = (samples.lower_median()?, samples.upper_median()?);
         let delay = Delay {

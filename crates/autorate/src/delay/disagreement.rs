@@ -26,7 +26,8 @@ const ANSWER_LASTS: Nanos = Nanos::from_millis(1000);
 pub(super) struct Disagreement {
     /// Nanoseconds.
     evidence: u64,
-    is_proven: bool,
+    /// True from the proof on, until the reflector has shown the queue for as long.
+    pub(super) is_proven: bool,
 }
 
 impl Disagreement {
@@ -56,11 +57,6 @@ impl Disagreement {
     pub(super) fn expect(&mut self) {
         self.evidence = self.evidence.max(LIKELY.0);
     }
-
-    /// True from the proof on, until the reflector has shown the queue for as long.
-    pub(super) const fn is_proven(&self) -> bool {
-        self.is_proven
-    }
 }
 
 /// The delay that connections agree on: at least `needed` of them, and more than half, report this much or more. `None` if there are
@@ -83,7 +79,7 @@ mod tests {
         for _ in 0..seconds * 1000 / 300 {
             evidence.add(TURN, &[Nanos::from_millis(shown)], Nanos::from_millis(agreed));
         }
-        evidence.is_proven()
+        evidence.is_proven
     }
 
     #[test]
@@ -118,7 +114,7 @@ mod tests {
         for proven in [false, true] {
             for _ in 0..100 {
                 evidence.add(TURN, &[QUEUE, Nanos(0), Nanos(0), Nanos(0)], QUEUE);
-                assert_eq!(evidence.is_proven(), proven);
+                assert_eq!(evidence.is_proven, proven);
             }
             add(&mut evidence, 60, 6, 240);
         }
@@ -128,7 +124,7 @@ mod tests {
     fn a_proof_for_the_other_direction_leaves_one_second_to_be_proven() {
         let mut evidence = Disagreement::default();
         evidence.expect();
-        assert!(!evidence.is_proven());
+        assert!(!evidence.is_proven);
         assert!(add(&mut evidence, 2, 6, 240));
     }
 
@@ -138,7 +134,7 @@ mod tests {
         for _ in 0..4 {
             evidence.add(Nanos::from_millis(60_000), &[Nanos(0)], QUEUE);
         }
-        assert!(!evidence.is_proven());
+        assert!(!evidence.is_proven);
     }
 
     #[test]

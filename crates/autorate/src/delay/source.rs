@@ -105,7 +105,7 @@ impl Source {
 
     /// True if it is proven that the reflector's probes bypass the queue of the direction.
     pub(super) const fn bypasses(&self, direction: Direction) -> bool {
-        self.disagreements.get(direction).is_proven()
+        self.disagreements.get(direction).is_proven
     }
 
     pub(super) const fn is_trusted(&self) -> bool {
