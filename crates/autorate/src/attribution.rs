@@ -64,6 +64,8 @@ pub(crate) struct Attribution {
     alone: Option<Direction>,
     suspect: Suspect,
     is_ambiguous: bool,
+    /// No direction was cut at the last step.
+    was_quiet: bool,
     /// Each direction was busy at the last step, or when the queue began.
     was_busy: PerDirection<bool>,
 }
@@ -75,6 +77,7 @@ impl Attribution {
             alone: None,
             suspect: Suspect::None,
             is_ambiguous: false,
+            was_quiet: true,
             was_busy: PerDirection {
                 download: false,
                 upload: false,
@@ -106,7 +109,8 @@ impl Attribution {
 
     /// True if a direction may grow beyond its known capacity: only one does at a time, where the directions are not told apart.
     pub(crate) fn may_explore(&self, direction: Direction) -> bool {
-        !self.is_ambiguous || self.turn.0 == direction
+        let is_others = self.suspect != Suspect::None && !self.answers(direction);
+        !self.is_ambiguous || self.turn.0 == direction && !is_others
     }
 
     /// True if a queue that a direction is cut for shows its capacity: no other direction is cut for it.
@@ -139,9 +143,12 @@ impl Attribution {
         let is_quiet = self.suspect == Suspect::None
             && !situation.directions.download.is_cut
             && !situation.directions.upload.is_cut;
-        if is_quiet && seconds(situation.now.since(self.turn.1)) > params.turn {
+        let lasts = seconds(situation.now.since(self.turn.1));
+        let is_over = lasts > params.turn && !self.was_quiet || lasts > 2.0 * params.turn;
+        if is_quiet && is_over {
             self.turn = (self.turn.0.other(), situation.now);
         }
+        self.was_quiet = is_quiet;
     }
 
     /// Gives the next turn to a load that begins: a queue that appears now is most likely its. An older queue is the other direction's.
@@ -272,10 +279,37 @@ mod tests {
         let mut attribution = updated(&alone);
         attribution.update(&Params::default(), &both);
         assert_eq!(answering(&attribution), [Direction::Upload]);
+        assert!(!attribution.may_explore(Direction::Download), "there is a queue");
+        both.queue = 0.0;
+        attribution.update(&Params::default(), &both);
         assert!(
             attribution.may_explore(Direction::Download),
             "a load that begins has the turn"
         );
+    }
+
+    #[test]
+    fn a_turn_ends_when_the_queue_of_the_explorer_has_drained_or_after_twice_its_time() {
+        // The time at which the upload explores, if the download is cut during this time, seconds.
+        let upload_explores_at = |cut: core::ops::Range<f64>| {
+            let mut attribution = Attribution::new(Instant(0));
+            let mut situation = Situation {
+                queue: 0.0,
+                ..steady()
+            };
+            attribution.update(&Params::default(), &situation);
+            while !attribution.may_explore(Direction::Upload) {
+                situation.now = situation.now + Nanos::from_millis(50);
+                situation.directions.download.is_cut =
+                    cut.contains(&seconds(situation.now.since(Instant(0))));
+                attribution.update(&Params::default(), &situation);
+            }
+            seconds(situation.now.since(Instant(0)))
+        };
+        assert!((8.0..8.2).contains(&upload_explores_at(0.0..0.0)));
+        assert!((8.0..8.2).contains(&upload_explores_at(3.0..3.5)));
+        assert!((5.0..5.2).contains(&upload_explores_at(4.5..5.0)));
+        assert!((9.0..9.2).contains(&upload_explores_at(7.5..9.0)));
     }
 
     #[test]
