@@ -151,6 +151,8 @@ impl Autorate {
         let estimate = self.delays.estimate(direction, attribution.answers(direction));
         // The newest delay is that of a probe which has met the traffic of an earlier time.
         let passed_before = estimate.and_then(|(_, sent)| throughput.mean_rate_at(sent));
+        let is_known = self.delays.knows(direction);
+        let other = &self.controllers[direction.other()];
         Observation {
             delay: estimate.map(|(delay, _)| delay),
             passes,
@@ -159,11 +161,12 @@ impl Autorate {
             is_loaded: throughput.was_loaded_within(self.now, LOAD_LASTS),
             is_busy: load >= self.params.busy || throughput.was_loaded_within(self.now, BUSY_AFTER_LOAD),
             has_traffic: throughput.has_any_traffic(),
-            is_known: self.delays.knows(direction),
+            is_known,
             is_ambiguous: attribution.is_ambiguous(),
             may_explore: attribution.may_explore(direction),
             teaches: attribution.teaches(direction),
             base_rtt: millis(self.delays.base_rtt()),
+            other_queue: if is_known { other.queue() } else { 0.0 },
         }
     }
 

@@ -27,6 +27,9 @@ pub(crate) struct Observation {
     pub(crate) teaches: bool,
     /// The smallest round trip without a queue, milliseconds.
     pub(crate) base_rtt: f64,
+    /// The queue delay of the other direction, milliseconds, through which the samples of this direction return; zero where only round
+    /// trips are known, because they include it.
+    pub(crate) other_queue: f64,
 }
 
 /// The delay that is attributed to this direction.

@@ -15,8 +15,8 @@ const CAPACITY_TIME: f64 = 0.2;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueEvent {
     began_at: Instant,
-    /// Moving average of the capacity, bits per second.
-    capacity: f64,
+    /// Moving average of the capacity, as far as the traffic has shown it, bits per second.
+    pub(crate) capacity: f64,
     /// The capacity when the event began, bits per second.
     pub(crate) first_capacity: f64,
     /// The cruise rate when the event began, bits per second.
@@ -45,10 +45,15 @@ pub(crate) struct Cut {
     pub(crate) queue: f64,
     /// The capacity as the last 200 ms show it, bits per second.
     pub(crate) capacity: f64,
+    /// The traffic shows the capacity of this direction: the line holds it back, and not this cut.
+    pub(crate) shows_capacity: bool,
 }
 
 impl QueueEvent {
-    pub(crate) const fn new(now: Instant, cruise_before: f64, queue: f64, capacity: f64) -> Self {
+    pub(crate) const fn new(cut: &Cut, cruise_before: f64) -> Self {
+        let Cut {
+            now, queue, capacity, ..
+        } = *cut;
         Self {
             began_at: now,
             capacity,
@@ -61,17 +66,21 @@ impl QueueEvent {
         }
     }
 
+    /// Adds a step. A queue that grows shows that the line carries less, even if it is not known for which direction.
     pub(crate) fn update(&mut self, params: &Params, cut: &Cut, teaches: bool) {
         let Cut { now, queue, .. } = *cut;
         self.teaches = teaches;
-        self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
-        let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let before = self.unchanged.1;
+        let noise = NOISE + before * params.effect;
+        if cut.shows_capacity || queue > before + noise {
+            self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
+        }
+        let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let change = (queue - before).max(before - queue);
         if !is_deep {
             self.deep_since = now;
         }
-        if change > NOISE + before * params.effect {
+        if change > noise {
             self.unchanged = (now, queue);
         }
         if !is_deep || queue < self.not_shorter.1 * (1.0 - params.effect) {
@@ -108,5 +117,6 @@ impl QueueEvent {
 /// True if a state has lasted for so long that a cut would have ended it. Senders learn of a cut after a round trip, and the samples
 /// are as old as the queue that they waited in, before and after the cut.
 fn lasts(params: &Params, cut: &Cut, seen: &Observation, since: Instant) -> bool {
-    millis(cut.now.since(since)) > params.no_effect_for_ms + seen.base_rtt + 2.0 * cut.queue
+    millis(cut.now.since(since))
+        > params.no_effect_for_ms + seen.base_rtt + seen.other_queue + 2.0 * cut.queue
 }

@@ -216,7 +216,7 @@ impl RateController {
                 params.target_both_ms
             };
         let queue = (delay.lower - self.spread * params.noise - packet).max(0.0);
-        let capacity = self.capacity(now, queue, seen);
+        let capacity = self.capacity(now, queue, delay.is_overdue, seen);
         self.remember(now, queue);
         let is_possible = seen.has_traffic && (seen.is_loaded || queue > params.long_queue_ms);
         if queue > target && is_possible {
@@ -227,6 +227,7 @@ impl RateController {
                 is_lowest: self.rate <= self.min,
                 queue,
                 capacity,
+                shows_capacity: seen.teaches && self.shows_capacity(target, queue),
             };
             return self.cut(params, seen, &cut, target, delay.is_overdue);
         }
@@ -255,13 +256,20 @@ impl RateController {
         })
     }
 
+    /// True if traffic that meets this queue shows the capacity. A download with a queue of up to twice the target may be as fast as our
+    /// rate allows, and a little delay may come from elsewhere. A rate that followed such traffic down would fall again and again.
+    fn shows_capacity(&self, target: f64, queue: f64) -> bool {
+        self.direction == Direction::Upload || queue > 2.0 * target
+    }
+
     /// The capacity of the line, as far as the last 200 ms show it. All that arrives of a download has crossed the line. What an
-    /// upload sends crosses it, or makes its queue longer. On a long path the rate has been cut since then.
-    fn capacity(&self, now: Instant, queue: f64, seen: &Observation) -> f64 {
+    /// upload sends crosses it, or makes its queue longer. On a long path the rate has been cut since then. The age of an unanswered
+    /// probe grows with the time, whatever the queue does, so that it shows no growth where it is all that is known.
+    fn capacity(&self, now: Instant, queue: f64, is_overdue: bool, seen: &Observation) -> f64 {
         let (at, before) = self.queues[0];
         let span = millis(now.since(at));
-        let is_known = (HISTORY_MIN..=1000.0).contains(&span);
-        if self.direction == Direction::Download || !is_known {
+        let is_growth_known = (HISTORY_MIN..=1000.0).contains(&span) && (seen.is_known || !is_overdue);
+        if self.direction == Direction::Download || !is_growth_known {
             return seen.passes;
         }
         seen.passed_before * (span / (span + queue - before).max(span / CAPACITY_MAX))
@@ -274,8 +282,8 @@ impl RateController {
         }
     }
 
-    /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue. If the
-    /// queue may be the other direction's, the cruise rate stays, and the rate is below what passed when the queue appeared.
+    /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue. While
+    /// the traffic does not show the capacity, the cruise rate stays, and the rate is below what passed when the queue appeared.
     fn cut(
         &mut self,
         params: &Params,
@@ -285,24 +293,26 @@ impl RateController {
         is_overdue: bool,
     ) -> Action {
         let Cut { queue, capacity, .. } = *cut;
-        let mut event = self
-            .event
-            .unwrap_or_else(|| QueueEvent::new(cut.now, self.cruise, queue, capacity));
+        let mut event = self.event.unwrap_or_else(|| QueueEvent::new(cut, self.cruise));
         event.update(params, cut, seen.teaches);
-        self.event = Some(event);
         if seen.is_ambiguous && event.has_no_effect(params, cut, seen) {
-            return self.acquit(event);
+            if seen.teaches {
+                return self.acquit(event);
+            }
+            // Both directions are cut, and not deeply enough.
+            event = QueueEvent::new(cut, event.cruise_before);
         }
+        self.event = Some(event);
         if !is_overdue && event.is_flat(params, cut, seen) {
             return self.change_path(event, queue);
         }
-        let capacity = if seen.teaches {
+        let capacity = if cut.shows_capacity {
             let follow = params.follow + params.follow_by_variability * self.known.variability();
             self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
             capacity
         } else {
             // The traffic may be less than the capacity only because of this cut.
-            capacity.max(event.first_capacity)
+            capacity.max(event.capacity)
         };
         let least = match self.direction {
             Direction::Download => params.least_download,
@@ -410,6 +420,7 @@ mod tests {
             may_explore: true,
             teaches: true,
             base_rtt: 20.0,
+            other_queue: 0.0,
         }
     }
 
@@ -550,6 +561,57 @@ mod tests {
         assert!((12e6..15e6).contains(&rate_after(4000)));
         let later = rate_after(10_000);
         assert!((19e6..22e6).contains(&later), "grows slowly: {later}");
+    }
+
+    #[test]
+    fn a_small_delay_from_elsewhere_does_not_lower_a_download_again_and_again() {
+        let mut controller = controller(Direction::Download);
+        let mut now = Instant(0);
+        for _ in 0..100 {
+            // Noise hides the delay at times, so that no queue lasts for long enough to be tested.
+            run(&mut controller, &mut now, 150, |rate| (4.0, rate));
+            run(&mut controller, &mut now, 50, |rate| (0.5, rate));
+        }
+        assert!(controller.rate > 19e6, "{controller:?}");
+    }
+
+    /// Both directions are cut at once, and the line carries far less than passed when the queue appeared.
+    #[test]
+    fn a_cut_of_both_directions_without_effect_is_made_deeper() {
+        let mut controller = controller(Direction::Upload);
+        let mut now = Instant(0);
+        for _ in 0..60 {
+            now = now + STEP;
+            let seen = Observation {
+                is_ambiguous: true,
+                is_known: false,
+                teaches: false,
+                ..seen(300.0, controller.rate, controller.rate)
+            };
+            controller.step(now, 0.05, &Params::default(), &seen);
+        }
+        assert!(controller.rate < 0.3 * 0.3 * 20e6, "{controller:?}");
+    }
+
+    /// Samples of an upload return through the queue of the download, and are as old as that queue.
+    #[test]
+    fn a_cut_is_not_judged_before_its_samples_have_returned_through_the_other_directions_queue() {
+        let rebased_after = |other_queue: f64| {
+            let mut controller = controller(Direction::Upload);
+            let mut now = Instant(0);
+            for step in 0.. {
+                now = now + STEP;
+                let seen = Observation {
+                    other_queue,
+                    ..seen(60.0, controller.rate, controller.rate)
+                };
+                if controller.step(now, 0.05, &Params::default(), &seen) == Action::Rebase {
+                    return step * 50;
+                }
+            }
+            unreachable!("the delay never follows the rate")
+        };
+        assert!(rebased_after(500.0) >= rebased_after(0.0) + 500);
     }
 
     #[test]

@@ -41,7 +41,7 @@ use sqm_core::units::{Instant, Nanos, Rate};
 
 /// The program that writes logs: its version, and that of the controller. The latter changes when the controller may decide otherwise on
 /// the same samples. Controller 1 wrote no version of its own.
-pub const PROGRAM: &str = concat!("sqm-", env!("CARGO_PKG_VERSION"), "+controller-3");
+pub const PROGRAM: &str = concat!("sqm-", env!("CARGO_PKG_VERSION"), "+controller-4");
 /// The first line of a log. Each version of the format has its own.
 pub const HEADER: &str = "unix_ms,monotonic_us,probe_interval_us,download_bits_per_sec,download_load_bits_per_sec,download_reason,\
                         upload_bits_per_sec,upload_load_bits_per_sec,upload_reason,samples";

@@ -74,7 +74,7 @@ fn a_download_that_ends_beside_the_queue_of_an_upload_leaves_its_rate_to_the_nex
         bench.delay = [Nanos::from_micros(10_900); 6];
         bench.run(300);
         bench.load.download = 1;
-        bench.run(2000);
+        bench.run(100);
         let after = bench.decision.rates;
         assert!(after.download.rate >= before.download.rate, "{turn}: {after:?}");
         assert!(after.upload.rate < before.upload.rate, "{turn}: {after:?}");

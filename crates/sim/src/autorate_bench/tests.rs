@@ -100,9 +100,10 @@ fn a_collapse_to_a_sixteenth_is_followed_within_a_second_on_average() {
             .map(|fall| fall.rate_followed_after.expect("the drop is followed"))
             .collect();
         let mean = Nanos(falls.iter().map(|after| after.0).sum::<u64>() / falls.len() as u64);
-        assert!(mean <= Nanos::from_millis(1000), "{signals:?}: {mean}");
+        assert!(mean <= Nanos::from_millis(700), "{signals:?}: {mean}");
         let slowest = falls.into_iter().max().expect("there are falls");
-        assert!(slowest <= Nanos::from_millis(2000), "{signals:?}: {slowest}");
+        let limit = Nanos::from_millis(if signals == Signals::Tcp { 2000 } else { 1300 });
+        assert!(slowest <= limit, "{signals:?}: {slowest}");
     }
 }
 
@@ -384,7 +385,7 @@ fn a_long_queue_in_one_direction_is_not_a_loss_of_signals() {
 #[test]
 fn a_path_that_becomes_slightly_longer_does_not_reduce_the_rate() {
     let at = |millis| START + Nanos::from_millis(millis);
-    for (longer, seed) in [4, 6, 8, 10, 12]
+    for (longer, seed) in [2, 3, 4, 6, 8, 10, 12]
         .into_iter()
         .flat_map(|longer| (1..=4).map(move |seed| (longer, seed)))
     {
@@ -399,14 +400,16 @@ fn a_path_that_becomes_slightly_longer_does_not_reduce_the_rate() {
             ..Load::default()
         };
         path.loads = vec![(at(2000), load)];
-        run(&path, Contender::Sqm, Signals::OneWay, seed, &mut |moment| {
-            let rate = moment.decision.rates.download.rate;
-            assert!(
-                moment.time < Nanos::from_millis(12_000) || rate > Rate::from_kbits_per_sec(20_000),
-                "longer by {longer} ms, seed {seed}, {}: {rate} of 60 Mbit/s",
-                moment.time
-            );
-        });
+        for signals in [Signals::OneWay, Signals::Tcp] {
+            run(&path, Contender::Sqm, signals, seed, &mut |moment| {
+                let rate = moment.decision.rates.download.rate;
+                assert!(
+                    moment.time < Nanos::from_millis(12_000) || rate > Rate::from_kbits_per_sec(24_000),
+                    "longer by {longer} ms, {signals:?}, seed {seed}, {}: {rate} of 60 Mbit/s",
+                    moment.time
+                );
+            });
+        }
     }
 }
 
