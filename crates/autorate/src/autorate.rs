@@ -139,7 +139,7 @@ impl Autorate {
         self.attribution.update(&self.params, &situation);
     }
 
-    fn observation(&self, direction: Direction) -> Observation {
+    fn observation(&self, direction: Direction, elapsed: f64) -> Observation {
         let (attribution, throughput) = (&self.attribution, &self.throughput[direction]);
         let (load, mean, latest) = (
             throughput.load(),
@@ -154,6 +154,8 @@ impl Autorate {
         let is_known = self.delays.knows(direction);
         let other = &self.controllers[direction.other()];
         Observation {
+            now: self.now,
+            elapsed,
             delay: estimate.map(|(delay, _)| delay),
             passes,
             passed_before: passed_before.unwrap_or(passes),
@@ -171,9 +173,9 @@ impl Autorate {
     }
 
     fn decide(&mut self, direction: Direction, elapsed: f64) -> Choice {
-        let seen = self.observation(direction);
+        let seen = self.observation(direction, elapsed);
         let controller = &mut self.controllers[direction];
-        let action = controller.step(self.now, elapsed, &self.params, &seen);
+        let action = controller.step(&self.params, &seen);
         let choice = Choice {
             rate: Rate::from_bits_per_sec(controller.rate as u64),
             reason: controller.reason,

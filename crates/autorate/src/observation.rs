@@ -1,8 +1,13 @@
 //! The input of the controller of one direction.
 
+use sqm_core::units::Instant;
+
 /// Input of the controller of one direction at each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
+    pub(crate) now: Instant,
+    /// Time since the last step, seconds.
+    pub(crate) elapsed: f64,
     /// Queue delay with noise, milliseconds; `None` without delay signals.
     pub(crate) delay: Option<Delay>,
     /// Traffic of the last 200 ms, bits per second.

@@ -34,15 +34,16 @@ pub(crate) struct QueueEvent {
 /// Input of an event at each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    pub(crate) now: Instant,
-    /// Time since the last step, seconds.
-    pub(crate) elapsed: f64,
     /// Rate of the shaper before this step, bits per second.
     pub(crate) rate: f64,
     /// It is the lowest rate that the user allows.
     pub(crate) is_lowest: bool,
     /// Queue delay without noise, milliseconds.
     pub(crate) queue: f64,
+    /// Queue delay to aim at, milliseconds.
+    pub(crate) target: f64,
+    /// The queue delay is the age of an unanswered probe.
+    pub(crate) is_overdue: bool,
     /// The capacity as the last 200 ms show it, bits per second.
     pub(crate) capacity: f64,
     /// The traffic shows the capacity of this direction: the line holds it back, and not this cut.
@@ -50,10 +51,8 @@ pub(crate) struct Cut {
 }
 
 impl QueueEvent {
-    pub(crate) const fn new(cut: &Cut, cruise_before: f64) -> Self {
-        let Cut {
-            now, queue, capacity, ..
-        } = *cut;
+    pub(crate) const fn new(seen: &Observation, cut: &Cut, cruise_before: f64) -> Self {
+        let (now, queue, capacity) = (seen.now, cut.queue, cut.capacity);
         Self {
             began_at: now,
             capacity,
@@ -67,13 +66,13 @@ impl QueueEvent {
     }
 
     /// Adds a step. A queue that grows shows that the line carries less, even if it is not known for which direction.
-    pub(crate) fn update(&mut self, params: &Params, cut: &Cut, teaches: bool) {
-        let Cut { now, queue, .. } = *cut;
-        self.teaches = teaches;
+    pub(crate) fn update(&mut self, params: &Params, cut: &Cut, seen: &Observation) {
+        let (now, queue) = (seen.now, cut.queue);
+        self.teaches = seen.teaches;
         let before = self.unchanged.1;
         let noise = NOISE + before * params.effect;
         if cut.shows_capacity || queue > before + noise {
-            self.capacity += (cut.capacity - self.capacity) * (cut.elapsed / CAPACITY_TIME).min(1.0);
+            self.capacity += (cut.capacity - self.capacity) * (seen.elapsed / CAPACITY_TIME).min(1.0);
         }
         let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let change = (queue - before).max(before - queue);
@@ -104,8 +103,8 @@ impl QueueEvent {
     }
 
     /// True if the event lasted for less than a round trip: what passed meanwhile is not what the line carries.
-    pub(crate) fn is_burst(&self, now: Instant, seen: &Observation) -> bool {
-        millis(now.since(self.began_at)) < seen.base_rtt
+    pub(crate) fn is_burst(&self, seen: &Observation) -> bool {
+        millis(seen.now.since(self.began_at)) < seen.base_rtt
     }
 
     /// The capacity that the event has shown, bits per second, if the queue was this direction's.
@@ -117,6 +116,6 @@ impl QueueEvent {
 /// True if a state has lasted for so long that a cut would have ended it. Senders learn of a cut after a round trip, and the samples
 /// are as old as the queue that they waited in, before and after the cut.
 fn lasts(params: &Params, cut: &Cut, seen: &Observation, since: Instant) -> bool {
-    millis(cut.now.since(since))
+    millis(seen.now.since(since))
         > params.no_effect_for_ms + seen.base_rtt + seen.other_queue + 2.0 * cut.queue
 }

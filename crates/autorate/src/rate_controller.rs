@@ -123,19 +123,16 @@ impl RateController {
         })
     }
 
-    /// Decides on the rate. `elapsed` is the time since the last step, seconds.
-    pub(crate) fn step(&mut self, now: Instant, elapsed: f64, params: &Params, seen: &Observation) -> Action {
+    /// Decides on the rate.
+    pub(crate) fn step(&mut self, params: &Params, seen: &Observation) -> Action {
         if seen.is_busy {
             self.highest = seen
                 .passes
-                .max(self.highest * (1.0 - elapsed / params.highest_time));
+                .max(self.highest * (1.0 - seen.elapsed / params.highest_time));
         }
         let action = match seen.delay {
-            None => {
-                self.step_blind(now, elapsed, seen);
-                Action::None
-            }
-            Some(delay) => self.step_known(now, elapsed, params, seen, delay),
+            None => self.step_blind(seen),
+            Some(delay) => self.step_known(params, seen, delay),
         };
         self.cruise = self.cruise.clamp(self.min, self.max);
         if !seen.may_explore
@@ -143,7 +140,7 @@ impl RateController {
         {
             self.rate = self.rate.min(waits_at);
         }
-        if self.is_in_slow_start(now, params, seen) {
+        if self.is_in_slow_start(params, seen) {
             self.rate = self.rate.min(self.cruise * params.slow_start_share);
             if matches!(self.reason, Reason::Grow | Reason::Steady | Reason::Unloaded) {
                 self.reason = Reason::SlowStartGuard;
@@ -154,11 +151,11 @@ impl RateController {
     }
 
     /// True for a download that has just begun on a path with a high round trip.
-    fn is_in_slow_start(&mut self, now: Instant, params: &Params, seen: &Observation) -> bool {
+    fn is_in_slow_start(&mut self, params: &Params, seen: &Observation) -> bool {
         if seen.load < QUIET && seen.passes < QUIET * self.cruise {
-            self.quiet_at = now;
+            self.quiet_at = seen.now;
         }
-        let rounds = millis(now.since(self.quiet_at)) / seen.base_rtt.max(1.0);
+        let rounds = millis(seen.now.since(self.quiet_at)) / seen.base_rtt.max(1.0);
         self.direction == Direction::Download
             && seen.base_rtt >= HIGH_RTT
             && rounds < params.slow_start_rounds
@@ -175,13 +172,13 @@ impl RateController {
     }
 
     /// A step without delay signals. The rate stays for a while, because a long queue may hold the answers.
-    fn step_blind(&mut self, now: Instant, elapsed: f64, seen: &Observation) {
+    fn step_blind(&mut self, seen: &Observation) -> Action {
         if !seen.is_loaded {
-            self.known_at = now;
+            self.known_at = seen.now;
         }
-        let blind = now.since(self.known_at);
+        let blind = seen.now.since(self.known_at);
         if blind <= BLIND_AFTER {
-            return;
+            return Action::None;
         }
         self.reason = Reason::SignalsLost;
         if blind > KEEP_RATE {
@@ -189,51 +186,45 @@ impl RateController {
             if let Some(event) = self.event.take() {
                 self.cruise = event.cruise_before;
             }
-            self.cruise += (self.base - self.cruise) * (DECAY * elapsed);
+            self.cruise += (self.base - self.cruise) * (DECAY * seen.elapsed);
             self.rate = self.cruise;
             self.reason = Reason::Decay;
         }
+        Action::None
     }
 
-    fn step_known(
-        &mut self,
-        now: Instant,
-        elapsed: f64,
-        params: &Params,
-        seen: &Observation,
-        delay: Delay,
-    ) -> Action {
-        self.known_at = now;
+    fn step_known(&mut self, params: &Params, seen: &Observation, delay: Delay) -> Action {
+        self.known_at = seen.now;
         if self.event.is_none() {
             let spread = (delay.upper - delay.lower).clamp(0.0, SPREAD_MAX);
-            self.spread += (spread - self.spread) * (elapsed / SPREAD_TIME).min(1.0);
+            self.spread += (spread - self.spread) * (seen.elapsed / SPREAD_TIME).min(1.0);
         }
         let packet = PACKET / self.rate * 1e3;
-        let target = packet
-            + if seen.is_known {
-                params.target_ms
-            } else {
-                params.target_both_ms
-            };
+        let aim = if seen.is_known {
+            params.target_ms
+        } else {
+            params.target_both_ms
+        };
+        let target = packet + aim;
         let queue = (delay.lower - self.spread * params.noise - packet).max(0.0);
-        let capacity = self.capacity(now, queue, delay.is_overdue, seen);
-        self.remember(now, queue);
+        let capacity = self.capacity(queue, delay.is_overdue, seen);
+        self.remember(seen.now, queue);
         let is_possible = seen.has_traffic && (seen.is_loaded || queue > params.long_queue_ms);
         if queue > target && is_possible {
             let cut = Cut {
-                now,
-                elapsed,
                 rate: self.rate,
                 is_lowest: self.rate <= self.min,
                 queue,
+                target,
+                is_overdue: delay.is_overdue,
                 capacity,
                 shows_capacity: seen.teaches && self.shows_capacity(target, queue),
             };
-            return self.cut(params, seen, &cut, target, delay.is_overdue);
+            return self.cut(params, seen, &cut);
         }
-        let action = self.end_event(now, seen);
+        let action = self.end_event(seen);
         if seen.is_loaded {
-            self.grow(elapsed, params, seen, (1.0 - queue / target).max(0.0));
+            self.grow(params, seen, (1.0 - queue / target).max(0.0));
         } else {
             self.reason = Reason::Unloaded;
         }
@@ -242,11 +233,11 @@ impl RateController {
     }
 
     /// Ends a queue event, if there is one. Without traffic the senders have stopped, and the traffic before that shows nothing.
-    fn end_event(&mut self, now: Instant, seen: &Observation) -> Action {
+    fn end_event(&mut self, seen: &Observation) -> Action {
         let Some(event) = self.event.take() else {
             return Action::None;
         };
-        if !seen.has_traffic || event.is_burst(now, seen) {
+        if !seen.has_traffic || event.is_burst(seen) {
             self.cruise = event.cruise_before;
             return Action::None;
         }
@@ -265,9 +256,9 @@ impl RateController {
     /// The capacity of the line, as far as the last 200 ms show it. All that arrives of a download has crossed the line. What an
     /// upload sends crosses it, or makes its queue longer. On a long path the rate has been cut since then. The age of an unanswered
     /// probe grows with the time, whatever the queue does, so that it shows no growth where it is all that is known.
-    fn capacity(&self, now: Instant, queue: f64, is_overdue: bool, seen: &Observation) -> f64 {
+    fn capacity(&self, queue: f64, is_overdue: bool, seen: &Observation) -> f64 {
         let (at, before) = self.queues[0];
-        let span = millis(now.since(at));
+        let span = millis(seen.now.since(at));
         let is_growth_known = (HISTORY_MIN..=1000.0).contains(&span) && (seen.is_known || !is_overdue);
         if self.direction == Direction::Download || !is_growth_known {
             return seen.passes;
@@ -284,31 +275,27 @@ impl RateController {
 
     /// The control law. The cruise rate follows the capacity down, and the rate is further below it by what drains the queue. While
     /// the traffic does not show the capacity, the cruise rate stays, and the rate is below what passed when the queue appeared.
-    fn cut(
-        &mut self,
-        params: &Params,
-        seen: &Observation,
-        cut: &Cut,
-        target: f64,
-        is_overdue: bool,
-    ) -> Action {
+    fn cut(&mut self, params: &Params, seen: &Observation, cut: &Cut) -> Action {
         let Cut { queue, capacity, .. } = *cut;
-        let mut event = self.event.unwrap_or_else(|| QueueEvent::new(cut, self.cruise));
-        event.update(params, cut, seen.teaches);
+        let delay = Nanos((queue * 1e6) as u64);
+        let mut event = self
+            .event
+            .unwrap_or_else(|| QueueEvent::new(seen, cut, self.cruise));
+        event.update(params, cut, seen);
         if seen.is_ambiguous && event.has_no_effect(params, cut, seen) {
             if seen.teaches {
-                return self.acquit(event);
+                return self.retract(event, Reason::Steady, Action::Acquit);
             }
             // Both directions are cut, and not deeply enough.
-            event = QueueEvent::new(cut, event.cruise_before);
+            event = QueueEvent::new(seen, cut, event.cruise_before);
         }
         self.event = Some(event);
-        if !is_overdue && event.is_flat(params, cut, seen) {
-            return self.change_path(event, queue);
+        if !cut.is_overdue && event.is_flat(params, cut, seen) {
+            return self.retract(event, Reason::PathChanged { by: delay }, Action::Rebase);
         }
         let capacity = if cut.shows_capacity {
             let follow = params.follow + params.follow_by_variability * self.known.variability();
-            self.cruise += (capacity - self.cruise).min(0.0) * (cut.elapsed / follow).min(1.0);
+            self.cruise += (capacity - self.cruise).min(0.0) * (seen.elapsed / follow).min(1.0);
             capacity
         } else {
             // The traffic may be less than the capacity only because of this cut.
@@ -318,10 +305,9 @@ impl RateController {
             Direction::Download => params.least_download,
             Direction::Upload => params.least_upload,
         };
-        let share = (1.0 - (queue - target) / params.drain_ms).max(least);
+        let share = (1.0 - (queue - cut.target) / params.drain_ms).max(least);
         let test = event.test_rate(params, cut, seen).unwrap_or(self.max);
         let wanted = self.cruise.min(capacity * share).min(test);
-        let delay = Nanos((queue * 1e6) as u64);
         self.reason = if wanted >= self.rate {
             Reason::Draining { delay }
         } else if queue > params.long_queue_ms {
@@ -333,29 +319,17 @@ impl RateController {
         Action::None
     }
 
-    /// Takes back a cut, because the delay does not follow the rate: it is the path's.
-    fn change_path(&mut self, event: QueueEvent, queue: f64) -> Action {
-        self.retract(event);
-        let by = Nanos((queue * 1e6) as u64);
-        self.reason = Reason::PathChanged { by };
-        Action::Rebase
-    }
-
-    /// Takes back a cut, because the queue is another direction's.
-    fn acquit(&mut self, event: QueueEvent) -> Action {
-        self.retract(event);
-        self.reason = Reason::Steady;
-        Action::Acquit
-    }
-
-    fn retract(&mut self, event: QueueEvent) {
+    /// Takes back a cut, because the queue is another direction's, or because the delay does not follow the rate: it is the path's.
+    fn retract(&mut self, event: QueueEvent, reason: Reason, action: Action) -> Action {
         self.event = None;
         self.cruise = event.cruise_before;
         self.rate = self.cruise;
+        self.reason = reason;
+        action
     }
 
     /// Grows: slowly at a known capacity, faster the further away. `room` is the part of the target that no queue fills.
-    fn grow(&mut self, elapsed: f64, params: &Params, seen: &Observation, room: f64) {
+    fn grow(&mut self, params: &Params, seen: &Observation, room: f64) {
         if !seen.may_explore && self.waits_at(params).is_some_and(|rate| self.cruise >= rate) {
             self.reason = Reason::Steady;
             return;
@@ -371,7 +345,7 @@ impl RateController {
         } else {
             params.high_rtt_growth
         };
-        self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * elapsed * room;
+        self.cruise *= 1.0 + growth.min(params.growth_max) * by_rtt * seen.elapsed * room;
         self.reason = if self.cruise < self.max {
             Reason::Grow
         } else {
@@ -404,6 +378,8 @@ mod tests {
     /// An observation of a loaded direction alone, with this queue delay and traffic.
     fn seen(queue: f64, passes: f64, rate: f64) -> Observation {
         Observation {
+            now: Instant(0),
+            elapsed: 0.05,
             delay: Some(Delay {
                 lower: queue,
                 upper: queue,
@@ -436,7 +412,7 @@ mod tests {
             *now = *now + STEP;
             let (queue, passes) = line(controller.rate);
             let seen = seen(queue, passes, controller.rate);
-            controller.step(*now, 0.05, &Params::default(), &seen)
+            controller.step(&Params::default(), &Observation { now: *now, ..seen })
         };
         steps.map(&mut step).collect()
     }
@@ -481,7 +457,7 @@ mod tests {
                 has_traffic: passes > 6e6,
                 ..seen(20.0, passes, 20e6)
             };
-            controller.step(now, 0.05, &Params::default(), &stopped);
+            controller.step(&Params::default(), &Observation { now, ..stopped });
         }
         assert!(controller.rate >= 18e6, "{controller:?}");
         assert!(controller.known.reference().is_none(), "{controller:?}");
@@ -499,7 +475,7 @@ mod tests {
                     base_rtt: 150.0,
                     ..seen(queue, 10e6, controller.rate.min(10e6))
                 };
-                controller.step(now, 0.05, &Params::default(), &seen);
+                controller.step(&Params::default(), &Observation { now, ..seen });
             }
             controller.known.reference()
         };
@@ -519,7 +495,7 @@ mod tests {
                 is_ambiguous: true,
                 ..seen(queue, controller.rate, controller.rate)
             };
-            action = controller.step(now, 0.05, &Params::default(), &seen);
+            action = controller.step(&Params::default(), &Observation { now, ..seen });
         }
         assert_eq!(action, Action::Acquit);
         assert!(controller.rate >= 20e6, "{controller:?}");
@@ -538,7 +514,7 @@ mod tests {
         for _ in 0..100 {
             now = now + STEP;
             let seen = waiting(controller.rate);
-            controller.step(now, 0.05, &Params::default(), &seen);
+            controller.step(&Params::default(), &Observation { now, ..seen });
         }
         assert!((9e6..10e6).contains(&controller.rate), "{controller:?}");
     }
@@ -554,7 +530,7 @@ mod tests {
                     base_rtt: 600.0,
                     ..seen(0.0, controller.rate, controller.rate)
                 };
-                controller.step(now, 0.05, &Params::default(), &seen);
+                controller.step(&Params::default(), &Observation { now, ..seen });
             }
             controller.rate
         };
@@ -588,7 +564,7 @@ mod tests {
                 teaches: false,
                 ..seen(300.0, controller.rate, controller.rate)
             };
-            controller.step(now, 0.05, &Params::default(), &seen);
+            controller.step(&Params::default(), &Observation { now, ..seen });
         }
         assert!(controller.rate < 0.3 * 0.3 * 20e6, "{controller:?}");
     }
@@ -605,7 +581,7 @@ mod tests {
                     other_queue,
                     ..seen(60.0, controller.rate, controller.rate)
                 };
-                if controller.step(now, 0.05, &Params::default(), &seen) == Action::Rebase {
+                if controller.step(&Params::default(), &Observation { now, ..seen }) == Action::Rebase {
                     return step * 50;
                 }
             }
