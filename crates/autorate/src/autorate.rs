@@ -141,13 +141,7 @@ impl Autorate {
 
     fn observation(&self, direction: Direction, elapsed: f64) -> Observation {
         let (attribution, throughput) = (&self.attribution, &self.throughput[direction]);
-        let (load, mean, latest) = (
-            throughput.load(),
-            throughput.mean_rate(),
-            throughput.latest_rate(),
-        );
-        let has_just_begun = latest > self.params.just_begun_at * mean;
-        let passes = if has_just_begun { latest } else { mean };
+        let (load, passes) = (throughput.load(), throughput.mean_rate());
         let estimate = self.delays.estimate(direction, attribution.answers(direction));
         // The newest delay is that of a probe which has met the traffic of an earlier time.
         let passed_before = estimate.and_then(|(_, sent)| throughput.mean_rate_at(sent));

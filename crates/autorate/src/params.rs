@@ -50,8 +50,6 @@ pub struct Params {
     pub effect: f64,
     /// …for this long, milliseconds, beyond the time that samples need, has no effect.
     pub no_effect_for_ms: f64,
-    /// Traffic has just begun if that of the last 100 ms is this many times that of the last 200 ms.
-    pub just_begun_at: f64,
     /// On a path with a high round trip, a rate below this share of the capacity or of the recent traffic…
     pub regrow_to: f64,
     /// …grows with this share of the growth on other paths.
@@ -90,7 +88,6 @@ impl Default for Params {
             deep_at: 0.75,
             effect: 0.1,
             no_effect_for_ms: 300.0,
-            just_begun_at: 1.7,
             regrow_to: 0.8,
             regrow: 0.03,
             high_rtt_growth: 0.0025,

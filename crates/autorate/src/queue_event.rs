@@ -18,17 +18,15 @@ pub(crate) struct QueueEvent {
     /// Moving average of the capacity, as far as the traffic has shown it, bits per second.
     pub(crate) capacity: f64,
     /// The capacity when the event began, bits per second.
-    pub(crate) first_capacity: f64,
+    first_capacity: f64,
     /// The cruise rate when the event began, bits per second.
     pub(crate) cruise_before: f64,
     /// Since when the rate has been cut deeply and the queue has not become shorter, and the queue then, milliseconds.
     not_shorter: (Instant, f64),
     /// Since when the queue has not changed, and the queue then, milliseconds.
     unchanged: (Instant, f64),
-    /// Since when the rate has been cut deeply.
-    deep_since: Instant,
     /// It shows the capacity of this direction now.
-    teaches: bool,
+    pub(crate) teaches: bool,
 }
 
 /// Input of an event at each step.
@@ -60,7 +58,6 @@ impl QueueEvent {
             cruise_before,
             not_shorter: (now, queue),
             unchanged: (now, queue),
-            deep_since: now,
             teaches: true,
         }
     }
@@ -76,9 +73,6 @@ impl QueueEvent {
         }
         let is_deep = cut.is_lowest || cut.rate <= params.deep_at * self.first_capacity;
         let change = (queue - before).max(before - queue);
-        if !is_deep {
-            self.deep_since = now;
-        }
         if change > noise {
             self.unchanged = (now, queue);
         }
@@ -94,7 +88,7 @@ impl QueueEvent {
 
     /// True if a deep cut has not changed the queue at all, although there was time for it.
     pub(crate) fn is_flat(&self, params: &Params, cut: &Cut, seen: &Observation) -> bool {
-        lasts(params, cut, seen, self.unchanged.0.max(self.deep_since))
+        lasts(params, cut, seen, self.unchanged.0.max(self.not_shorter.0))
     }
 
     /// The highest rate that shows whether the delay follows the rate, bits per second, if the queue has not changed for long.
@@ -106,15 +100,10 @@ impl QueueEvent {
     pub(crate) fn is_burst(&self, seen: &Observation) -> bool {
         millis(seen.now.since(self.began_at)) < seen.base_rtt
     }
-
-    /// The capacity that the event has shown, bits per second, if the queue was this direction's.
-    pub(crate) fn lesson(&self) -> Option<f64> {
-        self.teaches.then_some(self.capacity)
-    }
 }
 
-/// True if a state has lasted for so long that a cut would have ended it. Senders learn of a cut after a round trip, and the samples
-/// are as old as the queue that they waited in, before and after the cut.
+/// True if a state has lasted for so long that a cut would have ended it. Senders learn of a cut after a round trip. Samples are as old
+/// as the queues that they waited in: that of this direction before and after the cut, and that of the other one.
 fn lasts(params: &Params, cut: &Cut, seen: &Observation, since: Instant) -> bool {
     millis(seen.now.since(since))
         > params.no_effect_for_ms + seen.base_rtt + seen.other_queue + 2.0 * cut.queue

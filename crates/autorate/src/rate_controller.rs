@@ -116,11 +116,8 @@ impl RateController {
     /// The rate at which this direction waits for its turn to explore, on a line that varies little.
     pub(crate) fn waits_at(&self, params: &Params) -> Option<f64> {
         let share = params.wait_at + params.wait_at_by_variability * self.known.variability();
-        (share < 1.0).then(|| {
-            self.known
-                .reference()
-                .map_or(self.cruise, |reference| reference * share)
-        })
+        let reference = self.known.reference();
+        (share < 1.0).then(|| reference.map_or(self.cruise, |reference| reference * share))
     }
 
     /// Decides on the rate.
@@ -241,10 +238,11 @@ impl RateController {
             self.cruise = event.cruise_before;
             return Action::None;
         }
-        event.lesson().map_or(Action::None, |capacity| {
-            self.known.add(capacity);
-            Action::Learn(Rate::from_bits_per_sec(capacity as u64))
-        })
+        if !event.teaches {
+            return Action::None;
+        }
+        self.known.add(event.capacity);
+        Action::Learn(Rate::from_bits_per_sec(event.capacity as u64))
     }
 
     /// True if traffic that meets this queue shows the capacity. A download with a queue of up to twice the target may be as fast as our
