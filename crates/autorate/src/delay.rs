@@ -32,6 +32,8 @@ pub(crate) struct DelayEstimator {
     now: Instant,
     /// Directions that have had too little traffic for a queue.
     idle: PerDirection<bool>,
+    /// When both directions last had too little traffic for a queue.
+    idle_at: Instant,
 }
 
 /// Says which sources count.
@@ -58,6 +60,9 @@ impl DelayEstimator {
     pub(crate) const fn begin_step(&mut self, now: Instant, idle: PerDirection<bool>) {
         self.now = now;
         self.idle = idle;
+        if idle.download && idle.upload {
+            self.idle_at = now;
+        }
     }
 
     /// Adds a sample that was observed at `at`.
@@ -87,9 +92,10 @@ impl DelayEstimator {
                 self.answer(SourceId::Flow(flow), DelayKind::OneWay, answer);
             }
             Signal::Waiting { reflector, sent } => {
-                let undelayed = self.undelayed;
+                let (undelayed, idle_at) = (self.undelayed, self.idle_at);
                 if let Some(source) = self.reflector(reflector) {
-                    source.waiting = Some(sent);
+                    // A probe that was sent while there was no queue does not wait in one.
+                    source.waiting = Some(sent).filter(|sent| *sent >= idle_at);
                     source.forget_overtaken(undelayed);
                 }
             }

@@ -25,11 +25,11 @@ pub(crate) struct Throughput {
     reports: Vec<Report>,
     /// At the last report; infinite before the first one.
     shaper_rate: f64,
+    /// When the direction was last loaded; the beginning of time before the first load.
     pub(crate) loaded_at: Instant,
     /// When the traffic was last high enough to cause a queue.
     queue_possible_at: Instant,
     pub(crate) active_at: Instant,
-    was_loaded: bool,
 }
 
 /// The bytes that were counted in a period.
@@ -52,10 +52,9 @@ impl Throughput {
         Self {
             reports: Vec::new(),
             shaper_rate: f64::INFINITY,
-            loaded_at: now,
+            loaded_at: Instant(0),
             queue_possible_at: now,
             active_at: now,
-            was_loaded: false,
         }
     }
 
@@ -79,7 +78,6 @@ impl Throughput {
         }
         if load >= LOADED {
             self.loaded_at = now;
-            self.was_loaded = true;
         }
     }
 
@@ -93,7 +91,7 @@ impl Throughput {
 
     /// True if the direction is loaded, or was so within this time.
     pub(crate) fn was_loaded_within(&self, now: Instant, span: Nanos) -> bool {
-        self.was_loaded && now.since(self.loaded_at) <= span
+        now.since(self.loaded_at) <= span
     }
 
     /// True if the traffic has been too low for so long that there can be no queue.

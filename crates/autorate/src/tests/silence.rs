@@ -48,6 +48,20 @@ fn probes_overtaken_by_a_later_one_are_not_a_queue() {
 }
 
 #[test]
+fn probes_that_were_lost_before_a_load_are_not_its_queue() {
+    let mut bench = loaded();
+    bench.run(4000);
+    bench.load.download = 1;
+    bench.run(2000);
+    let (before, lost) = (bench.download().rate, bench.now);
+    for step in 0..60 {
+        bench.load.download = if step < 20 { 1 } else { 100 };
+        bench.step_while_waiting(lost);
+        assert!(bench.download().rate >= before, "{step}: {:?}", bench.download());
+    }
+}
+
+#[test]
 fn a_load_that_ends_while_reflectors_fall_silent_is_not_a_drop_of_the_capacity() {
     let mut bench = loaded();
     bench.load.upload = 100;

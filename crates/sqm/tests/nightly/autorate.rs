@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use serde_json::Value;
+use sqm_core::rng::Xorshift;
 use sqm_lab::{Clock, Home, Line, home::SERVER_V4};
 use sqm_measure::result::{Summary, TestResult};
 
@@ -42,17 +43,48 @@ fn vary(home: &Home, schedule: &[(u64, u64, u64)]) {
         .expect("the modem takes orders");
 }
 
+/// A line changes every 5 to 20 s. Each step has a duration in seconds, then download and upload in kbit/s.
+const EVERY_FEW_SECONDS: [(u64, u64, u64); 25] = [
+    (7, 40_000, 8000),
+    (12, 16_000, 5000),
+    (5, 30_000, 10_000),
+    (18, 55_000, 12_000),
+    (9, 24_000, 4000),
+    (6, 12_000, 6000),
+    (14, 35_000, 9000),
+    (20, 48_000, 5000),
+    (11, 20_000, 8000),
+    (8, 60_000, 14_000),
+    (16, 28_000, 7000),
+    (5, 14_000, 4000),
+    (13, 42_000, 10_000),
+    (10, 22_000, 6000),
+    (19, 50_000, 12_000),
+    (7, 18_000, 5000),
+    (15, 33_000, 8000),
+    (6, 26_000, 11_000),
+    (17, 45_000, 6000),
+    (9, 15_000, 9000),
+    (12, 38_000, 5000),
+    (20, 30_000, 8000),
+    (8, 52_000, 13_000),
+    (14, 21_000, 7000),
+    (19, 36_000, 9000),
+];
+
 #[test]
 fn the_rates_follow_a_line_that_changes_every_few_seconds() {
-    follow_a_line_that_changes("", 25.0);
+    follow("", &EVERY_FEW_SECONDS, "--down 4 --up 4", 25.0);
 }
 
 #[test]
 fn the_rates_follow_a_line_if_only_tcp_connections_show_the_direction() {
-    let status = follow_a_line_that_changes(
+    let status = follow(
         "for n in server core; do
             ip netns exec $n iptables -A INPUT -p icmp --icmp-type timestamp-request -j DROP
         done",
+        &EVERY_FEW_SECONDS,
+        "--down 4 --up 4",
         28.0,
     );
     assert!(
@@ -61,80 +93,57 @@ fn the_rates_follow_a_line_if_only_tcp_connections_show_the_direction() {
     );
 }
 
-/// Follows a line with changing rates, after the commands in `prepare`. Fails if something goes wrong or if more than
+#[test]
+fn the_rate_of_a_download_alone_follows_a_line_that_changes_every_few_seconds() {
+    // The first 120 s.
+    follow("", &EVERY_FEW_SECONDS[..11], "--down 4 --up 0", 17.0);
+}
+
+/// A new pair of rates every 1 to 4 s, by a random walk between 7 and 70 and between 2 and 18 Mbit/s.
+#[test]
+fn the_rates_follow_a_line_that_walks_at_random() {
+    let mut random = Xorshift::new(1);
+    let mut between = |low: u64, high: u64| low + random.next_u64() % (high - low + 1);
+    let (mut download, mut upload) = (30_000, 8000);
+    let steps = (0..48).map(|_| {
+        download = (download * between(50, 200) / 100).clamp(7000, 70_000);
+        upload = (upload * between(50, 200) / 100).clamp(2000, 18_000);
+        (between(1, 4), download, upload)
+    });
+    follow("", &steps.collect::<Vec<_>>(), "--down 4 --up 4", 36.0);
+}
+
+/// Follows a line with these steps under load, after the commands in `prepare`. Fails if something goes wrong or if more than
 /// `most_ms` is added. Returns the final status.
-fn follow_a_line_that_changes(prepare: &str, most_ms: f64) -> Value {
-    let schedule = [
-        (7, 40_000, 8000),
-        (12, 16_000, 5000),
-        (5, 30_000, 10_000),
-        (18, 55_000, 12_000),
-        (9, 24_000, 4000),
-        (6, 12_000, 6000),
-        (14, 35_000, 9000),
-        (20, 48_000, 5000),
-        (11, 20_000, 8000),
-        (8, 60_000, 14_000),
-        (16, 28_000, 7000),
-        (5, 14_000, 4000),
-        (13, 42_000, 10_000),
-        (10, 22_000, 6000),
-        (19, 50_000, 12_000),
-        (7, 18_000, 5000),
-        (15, 33_000, 8000),
-        (6, 26_000, 11_000),
-        (17, 45_000, 6000),
-        (9, 15_000, 9000),
-        (12, 38_000, 5000),
-        (20, 30_000, 8000),
-        (8, 52_000, 13_000),
-        (14, 21_000, 7000),
-        (19, 36_000, 9000),
-    ];
+fn follow(prepare: &str, schedule: &[(u64, u64, u64)], load: &str, most_ms: f64) -> Value {
     let home = home(Clock::Virtual, &line(40_000, 8000));
     home.script(prepare).expect("the lab answers");
     start(&home, REFLECTORS);
-    vary(&home, &schedule);
+    vary(&home, schedule);
+    let seconds: u64 = schedule.iter().map(|(seconds, ..)| seconds).sum();
     let json = home
-        .run_ok(
-            "h1",
-            &[
-                "sqm",
-                "test",
-                SERVER_V4,
-                "--together",
-                "--quiet",
-                "--json",
-                "-",
-                "--idle",
-                "1",
-                "--after",
-                "0",
-                "--duration",
-                "300s",
-                "--probe-interval",
-                "40ms",
-            ],
-        )
+        .script(&format!(
+            "ip netns exec h1 sqm test {SERVER_V4} {load} --together --quiet --json - --idle 1 --after 0 --duration {seconds}s \
+             --probe-interval 40ms"
+        ))
         .expect("sqm test measures");
     let summary = TestResult::from_json(&json).expect("a result").summary;
-    let seconds: u64 = schedule.iter().map(|(seconds, ..)| seconds).sum();
     let mean = |of: fn(&(u64, u64, u64)) -> u64| {
         schedule.iter().map(|step| step.0 * of(step)).sum::<u64>() as f64 / seconds as f64 / 1000.0 * GOOD
     };
-    let (down, up) = (
-        summary.download_mbit.expect("downloads") / mean(|s| s.1),
-        summary.upload_mbit.expect("uploads") / mean(|s| s.2),
-    );
+    let down = summary.download_mbit.map(|mbit| mbit / mean(|step| step.1));
+    let up = summary.upload_mbit.map(|mbit| mbit / mean(|step| step.2));
     let added = summary.latency_p95_ms.expect("samples") - summary.idle_ms.expect("samples");
     let status = status(&home);
     println!(
-        "{seconds} s: p95 {added:.1} ms, use {down:.3}/{up:.3}; {:#}\n{}",
+        "{load}, {seconds} s: p95 {added:.1} ms, use {down:.3?}/{up:.3?}; {:#}\n{}",
         status["autorate"],
         home.script("cat /tmp/log /tmp/vary").unwrap_or_default()
     );
     assert!(added <= most_ms, "{added} ms");
-    assert!(down >= 0.8 && up >= 0.8, "use {down:.3}/{up:.3}");
+    for used in [down, up].into_iter().flatten() {
+        assert!(used == 0.0 || used >= 0.8, "use {down:.3?}/{up:.3?}");
+    }
     status
 }
 
