@@ -5,6 +5,7 @@ use sqm_core::units::Instant;
 /// Input of the controller of one direction at each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Observation {
+    /// The time of the step.
     pub(crate) now: Instant,
     /// Time since the last step, seconds.
     pub(crate) elapsed: f64,
