@@ -38,20 +38,20 @@ pub(super) struct NewestSamples {
 impl NewestSamples {
     /// The newest of some samples. The recent ones count if there are at least two, otherwise all.
     pub(super) fn new(kind: DelayKind, samples: Vec<DelaySample>) -> Self {
-        let mut by_delay: Vec<DelaySample> = Vec::new();
+        let mut newest_first: Vec<DelaySample> = Vec::new();
         for mut sample in samples {
-            for newer in &mut by_delay {
+            for newer in &mut newest_first {
                 if newer.sent < sample.sent {
                     core::mem::swap(newer, &mut sample);
                 }
             }
-            by_delay.push(sample);
-            by_delay.truncate(SAMPLES);
+            newest_first.push(sample);
+            newest_first.truncate(SAMPLES);
         }
-        let newest = by_delay.first().map(|sample| sample.delay);
-        if by_delay.iter().filter(|sample| sample.is_recent).count() >= 2 {
-            by_delay.retain(|sample| sample.is_recent);
-        }
+        let newest = newest_first.first().map(|sample| sample.delay);
+        let recent = newest_first.iter().filter(|sample| sample.is_recent).count();
+        let mut by_delay = newest_first;
+        by_delay.retain(|sample| sample.is_recent || recent < 2);
         by_delay.sort_by_key(|sample| sample.delay);
         Self {
             kind,
